@@ -1,0 +1,176 @@
+"""Every exception, on one page.
+
+MemeplexError                    what to tell the user, and what to do about it
+├── UserError                    something asked for cannot be done as asked            exit 2
+│   ├── TeamFileError            a team file is missing, malformed or has unknown keys
+│   ├── UnknownNameError         no such model, memory, policy, run, agent …
+│   └── MissingExtraError        an optional dependency is not installed
+├── ModelError                   the language model or its endpoint misbehaves          exit 3
+│   ├── ModelUnavailableError    unreachable, overloaded or rate-limited (worth another try)
+│   ├── AuthenticationError      the endpoint refuses the key
+│   ├── ModelNotFoundError       the endpoint, or the cache folder, has no such model
+│   ├── WeightsError             the weights could not be fetched, or are not the official ones
+│   ├── ContextWindowError       the endpoint says the prompt is longer than its window
+│   ├── EmptyReplyError          nothing came back, even after an adapted retry
+│   ├── RefusalError             the model, or a filter in front of it, refused
+│   ├── StructuredOutputError    no reply satisfied the schema
+│   └── RequestForbiddenError    a test reached for a real model
+├── StorageError                 the store cannot be read or written                    exit 4
+│   ├── StoreVersionError        written by a newer version of memeplex
+│   └── RunLockedError           another process is working on this run
+└── BudgetError                  a limit set by the caller was reached                  exit 5
+    └── ContextBudgetError       the task alone is longer than the context budget
+"""
+
+from collections.abc import Sequence
+
+__all__ = [
+    "AuthenticationError",
+    "BudgetError",
+    "ContextBudgetError",
+    "ContextWindowError",
+    "EmptyReplyError",
+    "MemeplexError",
+    "MissingExtraError",
+    "ModelError",
+    "ModelNotFoundError",
+    "ModelUnavailableError",
+    "RefusalError",
+    "RequestForbiddenError",
+    "RunLockedError",
+    "StorageError",
+    "StoreVersionError",
+    "StructuredOutputError",
+    "TeamFileError",
+    "UnknownNameError",
+    "UserError",
+    "WeightsError",
+]
+
+
+class MemeplexError(Exception):
+    """Base of all errors. ``str(error)`` is one line; ``remedy`` says what to do; neither holds a secret."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+class UserError(MemeplexError):
+    """What was asked for cannot be done as asked."""
+
+    exit_code = 2
+
+
+class TeamFileError(UserError):
+    """A team file is missing, malformed or has unknown keys. ``line`` is 1-based, 0 when unknown."""
+
+    def __init__(self, message: str, *, path: str = "", line: int = 0, remedy: str = "") -> None:
+        where = f"{path}:{line}: " if line else f"{path}: " if path else ""
+        super().__init__(where + message, remedy=remedy)
+        self.path = path
+        self.line = line
+
+
+class UnknownNameError(UserError):
+    """No such model, memory, policy, run or agent."""
+
+    def __init__(self, kind: str, name: str, known: Sequence[str] = (), *, remedy: str = "") -> None:
+        remedy = remedy or (f"known: {', '.join(known)}" if known else "")
+        super().__init__(f"no {kind} named {name!r}", remedy=remedy)
+        self.kind = kind
+        self.name = name
+        self.known = tuple(known)
+
+
+class MissingExtraError(UserError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs the extra {extra!r}", remedy=f"pip install 'memeplex[{extra}]'"
+        )
+        self.extra = extra
+
+
+class ModelError(MemeplexError):
+    """The language model or its endpoint misbehaves."""
+
+    exit_code = 3
+
+
+class ModelUnavailableError(ModelError):
+    """Unreachable, overloaded or rate-limited. ``retry_after`` is in seconds, as the endpoint asked."""
+
+    def __init__(self, message: str, *, remedy: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_after = retry_after
+
+
+class AuthenticationError(ModelError):
+    """The endpoint refuses the key."""
+
+
+class ModelNotFoundError(ModelError):
+    """The endpoint, or the cache folder, has no such model."""
+
+
+class WeightsError(ModelError):
+    """The weights could not be fetched from any source, or are not the official ones."""
+
+
+class ContextWindowError(ModelError):
+    """The endpoint says that the prompt is longer than its window."""
+
+
+class EmptyReplyError(ModelError):
+    """Nothing came back, even after an adapted retry."""
+
+
+class RefusalError(ModelError):
+    """The model, or a filter in front of it, refused to answer."""
+
+
+class StructuredOutputError(ModelError):
+    """No reply satisfied the schema. ``replies`` are the raw texts, oldest first."""
+
+    def __init__(self, message: str, *, replies: Sequence[str] = (), remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.replies = tuple(replies)
+
+
+class RequestForbiddenError(ModelError):
+    """A test reached for a real model without asking for one."""
+
+
+class StorageError(MemeplexError):
+    """The store cannot be read or written."""
+
+    exit_code = 4
+
+
+class StoreVersionError(StorageError):
+    """The store was written by a newer version of memeplex."""
+
+
+class RunLockedError(StorageError):
+    """Another process is working on this run."""
+
+
+class BudgetError(MemeplexError):
+    """A limit set by the caller was reached."""
+
+    exit_code = 5
+
+
+class ContextBudgetError(BudgetError):
+    """The task alone is longer than the context budget (tokens)."""
+
+    def __init__(self, message: str, *, needed: int, budget: int) -> None:
+        super().__init__(
+            message, remedy="raise context_tokens in the team file, or shorten the task"
+        )
+        self.needed = needed
+        self.budget = budget

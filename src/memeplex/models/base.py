@@ -1,0 +1,94 @@
+"""The protocol of a language model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from memeplex.usage import Purpose, Usage
+
+__all__ = ["ChatMessage", "Completion", "Model", "ModelOptions", "Settings"]
+
+T = TypeVar("T")
+Output = TypeVar("Output", bound=BaseModel)
+
+
+class ChatMessage(TypedDict):
+    """One message of a prompt, as it goes over the wire."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to generate. ``None`` leaves a choice to the model's own defaults.
+
+    ``purpose`` is what the call is for: usage is split by it, and an embedded model keeps a prompt cache for
+    each. ``max_tokens`` bounds the reply.
+    """
+
+    purpose: Purpose = Purpose.ANSWER
+    max_tokens: int = 512
+    temperature: float | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion(Generic[T]):
+    """A reply: its text, the validated object when one was asked for, and what it cost, retries included."""
+
+    text: str
+    output: T
+    usage: Usage
+    finish: Literal["stop", "length"]
+    model: str
+
+
+class Model(Protocol):
+    """A language model: messages in, text or a validated object out.
+
+    ``name`` is what ``create_model`` was given; ``window`` is the longest prompt and reply together, in tokens;
+    ``billions`` is the number of parameters where it is known, which sizes the defaults of memory.
+    """
+
+    name: str
+    window: int
+    billions: float | None
+
+    @overload
+    async def generate(
+        self, messages: Sequence[ChatMessage], output: None = None, settings: Settings = ...
+    ) -> Completion[None]: ...
+    @overload
+    async def generate(
+        self, messages: Sequence[ChatMessage], output: type[Output], settings: Settings = ...
+    ) -> Completion[Output]: ...
+
+    async def count(self, text: str) -> int:
+        """Tokens in ``text``; where the model's own tokenizer is out of reach, an estimate that errs high."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give back connections and threads."""
+        ...
+
+
+class ModelOptions(BaseModel):
+    """What one model name stands for, from a configuration file or the caller. Everything is optional.
+
+    ``key_name`` is only named in errors: the key itself is handed in, never looked up here.
+    ``body`` is sent along with every request (vendor settings such as ``top_p``).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    key_name: str | None = None
+    window: int | None = Field(default=None, gt=0)
+    billions: float | None = None
+    timeout: float = Field(default=120.0, gt=0)
+    temperature: float | None = None
+    body: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,141 @@
+"""Everything that happens is one typed event in one stream.
+
+The live view, the log and the token tables are subscribers of that stream; none is called by name.
+Subscribers live in a context variable, so runs side by side in one process do not mix their events.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from memeplex.messages import Outcome, Turn, utc_now
+from memeplex.usage import Ledger, Purpose, Usage
+
+__all__ = [
+    "ContextCut",
+    "Event",
+    "MemoryUpdated",
+    "ModelCalled",
+    "ReplyRetried",
+    "RunFinished",
+    "RunStarted",
+    "Sink",
+    "TemplateMade",
+    "TurnFinished",
+    "TurnStarted",
+    "emit",
+    "subscribe",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+    at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event):
+    """A run begins, or goes on after ``turns`` turns."""
+
+    run: str
+    team: str
+    task: str
+    agents: tuple[str, ...]
+    turns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnStarted(Event):
+    """An agent has the floor."""
+
+    index: int
+    speaker: str
+    stage: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnFinished(Event):
+    """A turn is over and durable."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryUpdated(Event):
+    """What became of one memory after one turn. ``status``: updated, unchanged, skipped or failed."""
+
+    agent: str
+    turn: int
+    version: int
+    status: str
+    text: str
+    cause: str = ""
+    usage: Ledger = field(default_factory=Ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplateMade(Event):
+    """An agent's model has written the template of its memory."""
+
+    agent: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextCut(Event):
+    """Something did not fit the context budget. ``what``: memory condensed, memory cut, turn cut, window."""
+
+    agent: str
+    what: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCalled(Event):
+    """One request to a model has been answered."""
+
+    model: str
+    purpose: Purpose
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyRetried(Event):
+    """A reply was unusable or did not come, and is asked for again."""
+
+    model: str
+    purpose: Purpose
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFinished(Event):
+    """A run has ended."""
+
+    run: str
+    outcome: Outcome
+
+
+Sink = Callable[[Event], None]
+_sinks: ContextVar[tuple[Sink, ...]] = ContextVar("memeplex_sinks", default=())
+
+
+def emit(event: Event) -> None:
+    """Hand an event to all subscribers of this context."""
+    for sink in _sinks.get():
+        sink(event)
+
+
+@contextmanager
+def subscribe(sink: Sink) -> Iterator[None]:
+    """Send every event emitted inside the block, and in tasks started there, to ``sink``."""
+    token = _sinks.set((*_sinks.get(), sink))
+    try:
+        yield
+    finally:
+        _sinks.reset(token)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from memeplex.usage import Ledger, Purpose, Usage
 
-__all__ = ["Conversation", "Outcome", "Task", "Turn", "TurnKind", "clean_text", "utc_now"]
+__all__ = ["Conversation", "LedgerField", "Outcome", "Task", "Turn", "TurnKind", "clean_text", "utc_now"]
 
 
 def utc_now() -> datetime:

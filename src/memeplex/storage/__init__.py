@@ -1,0 +1,21 @@
+"""Where runs, turns and memories are kept."""
+
+from memeplex.registry import Registry
+from memeplex.storage.base import MemoryVersion, Run, Store
+
+__all__ = ["MemoryVersion", "Run", "Store", "open_store", "stores"]
+
+stores = Registry("store", "memeplex.storage", {"sqlite": "memeplex.storage.sqlite:create"})
+"""Factories by the scheme of a store's URL: ``(url) -> Store``."""
+
+
+def open_store(url: str) -> Store:
+    """The store at a URL such as ``sqlite:///runs.db``, or at a plain path. Opened at the first call.
+
+    Raises:
+        UnknownNameError: no store knows the URL's scheme.
+        UserError: the URL has no path.
+    """
+    scheme, colon, _ = url.partition("://")
+    store: Store = stores.load(scheme if colon else "sqlite")(url if colon else f"sqlite:///{url}")
+    return store

@@ -24,6 +24,8 @@ MemeplexError                    what to tell the user, and what to do about it
 
 from collections.abc import Sequence
 
+from memeplex.usage import Usage
+
 __all__ = [
     "AuthenticationError",
     "BudgetError",
@@ -89,16 +91,15 @@ class MissingExtraError(UserError):
     """An optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(
-            f"{feature} needs the extra {extra!r}", remedy=f"pip install 'memeplex[{extra}]'"
-        )
+        super().__init__(f"{feature} needs the extra {extra!r}", remedy=f"pip install 'memeplex[{extra}]'")
         self.extra = extra
 
 
 class ModelError(MemeplexError):
-    """The language model or its endpoint misbehaves."""
+    """The language model or its endpoint misbehaves. ``usage`` is what the replies in vain have cost."""
 
     exit_code = 3
+    usage = Usage()
 
 
 class ModelUnavailableError(ModelError):
@@ -169,8 +170,6 @@ class ContextBudgetError(BudgetError):
     """The task alone is longer than the context budget (tokens)."""
 
     def __init__(self, message: str, *, needed: int, budget: int) -> None:
-        super().__init__(
-            message, remedy="raise context_tokens in the team file, or shorten the task"
-        )
+        super().__init__(message, remedy="raise context_tokens in the team file, or shorten the task")
         self.needed = needed
         self.budget = budget

@@ -83,6 +83,7 @@ class TemplateMade(Event):
 
     agent: str
     slots: tuple[str, ...]
+    usage: Ledger = field(default_factory=Ledger)
 
 
 @dataclass(frozen=True, kw_only=True)

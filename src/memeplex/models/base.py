@@ -1,5 +1,6 @@
 """The protocol of a language model."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, overload
@@ -8,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from memeplex.usage import Purpose, Usage
 
-__all__ = ["ChatMessage", "Completion", "Model", "ModelOptions", "Settings"]
+__all__ = ["ChatMessage", "Completion", "Model", "ModelOptions", "Settings", "derive_seed"]
 
 T = TypeVar("T")
 Output = TypeVar("Output", bound=BaseModel)
@@ -73,6 +74,12 @@ class Model(Protocol):
     async def aclose(self) -> None:
         """Give back connections and threads."""
         ...
+
+
+def derive_seed(seed: int, *parts: object) -> int:
+    """A seed of 31 bits for one call out of the run's seed: the same parts give the same seed in any process."""
+    digest = hashlib.sha256(repr((seed, *parts)).encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
 
 
 class ModelOptions(BaseModel):

@@ -186,21 +186,23 @@ class Generator(ABC):
             return None
         emit(ModelCalled(model=self.name, purpose=request.settings.purpose, usage=reply.usage))
         if reply.refusal:
-            raise RefusalError(f"{self.name} refused: {one_line(reply.refusal)}")
+            refusal = RefusalError(f"{self.name} refused: {one_line(reply.refusal)}")
+            refusal.usage = reply.usage
+            raise refusal
         return reply
 
-    def _empty(self, settings: Settings) -> EmptyReplyError:
-        return EmptyReplyError(
-            f"{self.name} sent an empty reply, also with {settings.max_tokens} tokens to spend",
+    def _empty(self, asking: _Asking[Any]) -> EmptyReplyError:
+        error = EmptyReplyError(
+            f"{self.name} sent an empty reply, also with {asking.settings.max_tokens} tokens to spend",
             remedy="turn thinking off for this model, or raise max_tokens",
         )
+        error.usage = asking.usage
+        return error
 
     async def _text(self, messages: Sequence[ChatMessage], settings: Settings) -> Completion[None]:
         asking: _Asking[Any] = _Asking(messages, settings, self.window)
         while True:
-            reply = await self._call(
-                Request(messages=messages, settings=asking.settings, thrifty=asking.thrifty)
-            )
+            reply = await self._call(Request(messages=messages, settings=asking.settings, thrifty=asking.thrifty))
             if reply is None:
                 raise ModelError(f"{self.name} refuses a response_format that was not sent")
             asking.usage += reply.usage
@@ -209,13 +211,11 @@ class Generator(ABC):
                     text=reply.text, output=None, usage=asking.usage, finish=reply.finish, model=self.name
                 )
             if asking.thrifty:
-                raise self._empty(asking.settings)
+                raise self._empty(asking)
             asking.adapt()
             self._retried(settings, "empty reply")
 
-    async def _formatted(
-        self, asking: _Asking[Output], output: type[Output], schema: dict[str, Any]
-    ) -> Reply:
+    async def _formatted(self, asking: _Asking[Output], output: type[Output], schema: dict[str, Any]) -> Reply:
         """One reply, in the surest mode that the endpoint takes."""
         while True:
             mode = self._mode
@@ -250,7 +250,7 @@ class Generator(ABC):
             if not reply.text.strip():
                 error = "empty reply"
                 if asking.thrifty:
-                    raise self._empty(asking.settings)
+                    raise self._empty(asking)
                 asking.adapt()
             else:
                 error = verdict.error if reply.finish == "stop" else "the reply is cut at max_tokens"
@@ -261,8 +261,10 @@ class Generator(ABC):
                 self._retried(settings, error)
         if asking.salvaged is not None:
             return replace(asking.salvaged, usage=asking.usage)
-        raise StructuredOutputError(
+        failure = StructuredOutputError(
             f"{self.name} sent no valid {output.__name__} in {ATTEMPTS} replies; the last fault: {error}",
             replies=asking.replies,
             remedy="a simpler schema, a larger max_tokens, or a stronger model",
         )
+        failure.usage = asking.usage
+        raise failure

@@ -1,0 +1,21 @@
+"""Small typed subroutines that call a language model and have no agency of their own.
+
+Each is one Python file and one Markdown prompt. They are triggered by procedure, never chosen by an agent.
+"""
+
+from memeplex.autonoms.cast_vote import Vote, cast_vote
+from memeplex.autonoms.choose_speaker import choose_speaker
+from memeplex.autonoms.make_template import make_template
+from memeplex.autonoms.patch_memory import patch_memory
+from memeplex.autonoms.rewrite_memory import rewrite_memory
+from memeplex.autonoms.take_notes import take_notes
+
+__all__ = [
+    "Vote",
+    "cast_vote",
+    "choose_speaker",
+    "make_template",
+    "patch_memory",
+    "rewrite_memory",
+    "take_notes",
+]

@@ -1,0 +1,69 @@
+"""The protocol of a memory: retrieve, update, consolidate."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from memeplex.messages import Conversation, Outcome, Turn
+from memeplex.models import Model
+from memeplex.storage import MemoryVersion
+
+__all__ = ["Memory", "MemoryScope", "MemorySettings", "Recollection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What a memory brings back. A block is what may be dropped whole when space runs out: a slot, a note."""
+
+    blocks: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All blocks, one below the other."""
+        return "\n".join(self.blocks)
+
+
+class Memory(Protocol):
+    """One agent's own memory in one run. Nobody else reads it."""
+
+    async def retrieve(self, cue: Conversation) -> Recollection:
+        """What the agent should have before it when it speaks next."""
+        ...
+
+    async def update(self, turn: Turn, conversation: Conversation) -> MemoryVersion | None:
+        """Take in the agent's own turn; ``conversation`` is what had been said before it.
+
+        A second call for the same turn changes nothing. A reply that cannot be used leaves the memory as it was and
+        is reported in the version's status.
+
+        Raises:
+            ModelUnavailableError: the model could not be reached; the turn can be taken in later.
+        """
+        ...
+
+    async def consolidate(self, outcome: Outcome) -> None:
+        """Take in how the task ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryScope:
+    """Whose memory it is, and what it works with.
+
+    ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns.
+    """
+
+    agent: str
+    role: str
+    model: Model
+    record: Callable[[MemoryVersion], Awaitable[None]]
+    versions: Sequence[MemoryVersion] = ()
+    seed: int = 0
+
+
+class MemorySettings(Protocol):
+    """One memory design with its arguments, before it belongs to anyone."""
+
+    def open(self, scope: MemoryScope) -> Memory:
+        """The memory of one agent in one run."""
+        ...

@@ -1,0 +1,1 @@
+"""Memory designs to compare with, each one file under the one protocol."""

@@ -1,0 +1,245 @@
+"""Intrinsic memory: after its turn, the speaker's structured memory is updated from its own output.
+
+Source: Intrinsic Memory Agents, section 3, equations 1 to 3, Figure 8 and appendix B. The paper's combination is
+``paper()``: rewrite, always, own. A memory updated from own output never holds a fact that its agent did not state
+itself; ``source="heard"`` also takes in what the others said since the agent's last turn.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from memeplex.autonoms import make_template, patch_memory, rewrite_memory, take_notes
+from memeplex.errors import EmptyReplyError, RefusalError, StructuredOutputError
+from memeplex.memory.base import MemoryScope, Recollection
+from memeplex.memory.notes import condense, merge, novelty, supported
+from memeplex.memory.template import GENERIC, Content, Mode, Slot, Template
+from memeplex.messages import Conversation, Outcome, Turn
+from memeplex.models import Completion, Settings, derive_seed
+from memeplex.storage import MemoryVersion
+from memeplex.telemetry import MemoryUpdated, TemplateMade, emit
+from memeplex.usage import Ledger, Purpose
+
+__all__ = ["IntrinsicMemory", "IntrinsicSettings", "paper"]
+
+_UNUSABLE = (EmptyReplyError, RefusalError, StructuredOutputError)
+_SMALL = 2.0
+"""Billions of parameters up to which a model keeps more by taking notes than by rewriting (docs/benchmarks.md)."""
+
+
+class IntrinsicSettings(BaseModel):
+    """The arguments of an intrinsic memory.
+
+    ``mode``: ``rewrite`` (the paper), ``patch`` (changed slots only) or ``notes`` (append; merged and condensed by
+    code). ``policy``: ``always`` (the paper), ``every`` k-th own turn, or ``when_novel`` (skip when less than
+    ``novelty`` of the output's key terms are new). ``auto`` chooses by the model's size. ``max_tokens`` caps the
+    memory, in estimated tokens. ``template``: ``generic``, ``generated`` by the agent's model, or ``manual`` slots.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: Literal["auto", "rewrite", "patch", "notes"] = "auto"
+    policy: Literal["auto", "always", "every", "when_novel"] = "auto"
+    every: int = Field(default=2, ge=1)
+    novelty: float = Field(default=0.4, ge=0, le=1)
+    source: Literal["own", "heard"] = "own"
+    template: Literal["generic", "generated", "manual"] = "generic"
+    slots: tuple[Slot, ...] = ()
+    max_tokens: int = Field(default=300, ge=20)
+
+    def open(self, scope: MemoryScope) -> "IntrinsicMemory":
+        """The memory of one agent, with the versions it had in an earlier process."""
+        return IntrinsicMemory(self, scope)
+
+
+def paper() -> IntrinsicSettings:
+    """The paper's combination: the memory is rewritten after every turn, from the agent's own output."""
+    return IntrinsicSettings(mode="rewrite", policy="always", source="own")
+
+
+class IntrinsicMemory:
+    """One agent's memory in one run. ``versions`` are all M(n, m) with their causes."""
+
+    def __init__(self, settings: IntrinsicSettings, scope: MemoryScope) -> None:
+        small = scope.model.billions is not None and scope.model.billions <= _SMALL
+        self.mode: Mode = settings.mode if settings.mode != "auto" else "notes" if small else "rewrite"
+        self.policy = settings.policy if settings.policy != "auto" else "when_novel"
+        self.versions = list(scope.versions)
+        self._settings = settings
+        self._scope = scope
+        self._template = GENERIC
+        if settings.template == "manual" and settings.slots:
+            self._template = Template(slots=settings.slots)
+
+    @property
+    def content(self) -> Content:
+        """What the memory now holds, by slot."""
+        held = [version for version in self.versions if version.turn >= 0]
+        return held[-1].content if held else {}
+
+    async def retrieve(self, cue: Conversation) -> Recollection:
+        """The whole memory, slot by slot."""
+        template = await self._prepared(cue)
+        return Recollection(template.blocks(self.content))
+
+    async def update(self, turn: Turn, conversation: Conversation) -> MemoryVersion:
+        """M(n, m) = f(M(n, m-1), O(n, m)), equation 3, kept as a version whatever becomes of it."""
+        for version in self.versions:
+            if version.turn == turn.index:
+                return version
+        template = await self._prepared(conversation)
+        source = self._source(turn, conversation)
+        if cause := self._needless(turn, source, conversation):
+            return await self._keep(turn, "skipped", self.content, cause, Ledger())
+        ledger, cause = Ledger(), ""
+        for attempt in (1, 2):
+            try:
+                completion = await self._ask(template, source, derive_seed(self._scope.seed, turn.index, attempt))
+            except _UNUSABLE as error:
+                ledger += Ledger({Purpose.MEMORY_UPDATE: error.usage})
+                cause = str(error)
+                continue
+            ledger += Ledger({Purpose.MEMORY_UPDATE: completion.usage})
+            if content := self._merged(template, completion, source):
+                same = content == self.content
+                return await self._keep(turn, "unchanged" if same else "updated", content, cause, ledger)
+            cause = "the reply held nothing that the message says"
+        return await self._keep(turn, "failed", self.content, cause, ledger)
+
+    async def consolidate(self, outcome: Outcome) -> None:
+        """Does nothing: an intrinsic memory lives as long as its conversation."""
+
+    def _source(self, turn: Turn, conversation: Conversation) -> str:
+        if self._settings.source == "own":
+            return turn.content
+        own = conversation.by(turn.speaker)
+        since = [t for t in conversation.heard if not own or t.index > own[-1].index]
+        return "\n".join(t.content for t in (*since, turn))
+
+    def _needless(self, turn: Turn, source: str, conversation: Conversation) -> str:
+        """Why this update is left out; empty when it is due. The first one is always due."""
+        if not self.content or self.policy == "always":
+            return ""
+        own = conversation.by(turn.speaker)
+        if self.policy == "every":
+            due = (len(own) + 1) % self._settings.every == 0
+            return "" if due else f"updated every {self._settings.every} own turns"
+        known = [conversation.task.text, *(t.content for t in own), *self._template.blocks(self.content)]
+        share = novelty(source, known)
+        return "" if share >= self._settings.novelty else f"only {share:.0%} of its key terms are new"
+
+    async def _ask(self, template: Template, source: str, seed: int) -> Completion[BaseModel] | Completion[None]:
+        scope, slots = self._scope, template.slots if template.named else ()
+        settings = Settings(purpose=Purpose.MEMORY_UPDATE, max_tokens=160, temperature=0.0, seed=seed)
+        output = template.output(self.mode)
+        if self.mode == "notes" and output is not None:
+            return await take_notes(scope.model, output, settings, role=scope.role, output=source, slots=slots, limit=3)
+        longer = Settings(
+            purpose=Purpose.MEMORY_UPDATE,
+            max_tokens=self._settings.max_tokens * 2,
+            temperature=0.0,
+            seed=seed,
+        )
+        memory = Recollection(template.blocks(self.content)).text
+        if self.mode == "patch" and output is not None:
+            return await patch_memory(
+                scope.model,
+                output,
+                longer,
+                role=scope.role,
+                memory=memory,
+                output=source,
+                slots=template.slots,
+            )
+        return await rewrite_memory(
+            scope.model, output, longer, role=scope.role, memory=memory, output=source, slots=slots
+        )
+
+    def _merged(self, template: Template, completion: Completion[BaseModel] | Completion[None], source: str) -> Content:
+        """The new content; empty when the reply is of no use."""
+        if completion.output is None:
+            replied: Content = {template.slots[0].name: [completion.text.strip()]} if completion.text.strip() else {}
+        else:
+            replied = template.read(completion.output)
+        if self.mode == "rewrite":
+            content = replied
+        elif self.mode == "patch":
+            content = {**self.content, **replied}
+        else:
+            held = self.content
+            good = {name: [n for n in notes if supported(n, source)] for name, notes in replied.items()}
+            if not any(good.values()):
+                return {}
+            content = {s.name: merge(held.get(s.name, []), good.get(s.name, [])) for s in template.slots}
+        return self._capped({name: notes for name, notes in content.items() if notes})
+
+    def _capped(self, content: Content) -> Content:
+        """Within ``max_tokens``: every slot is condensed to its share."""
+        share = self._settings.max_tokens // max(len(content), 1)
+        spare = {name: condense(notes, share) for name, notes in content.items()}
+        return content if _fits(content, self._settings.max_tokens) else spare
+
+    async def _prepared(self, cue: Conversation) -> Template:
+        """The template, written by the agent's model before its first turn if it is to be generated."""
+        if self._settings.template != "generated" or self._template is not GENERIC:
+            return self._template
+        for version in self.versions:
+            if version.turn < 0:
+                self._template = Template(slots=[Slot(name=n, description=d[0]) for n, d in version.content.items()])
+                return self._template
+        scope = self._scope
+        settings = Settings(
+            purpose=Purpose.TEMPLATE,
+            max_tokens=400,
+            temperature=0.0,
+            seed=derive_seed(scope.seed, "template"),
+        )
+        made = await make_template(scope.model, settings, task=cue.task.text, role=scope.role)
+        self._template = Template.proposed(made.output)
+        version = MemoryVersion(
+            agent=scope.agent,
+            turn=-1,
+            version=0,
+            status="updated",
+            content={slot.name: [slot.description] for slot in self._template.slots},
+            cause="template written by the agent's model",
+            model=scope.model.name,
+            usage=Ledger({Purpose.TEMPLATE: made.usage}),
+        )
+        await scope.record(version)
+        self.versions.append(version)
+        emit(TemplateMade(agent=scope.agent, slots=tuple(version.content), usage=version.usage))
+        return self._template
+
+    async def _keep(self, turn: Turn, status: str, content: Content, cause: str, usage: Ledger) -> MemoryVersion:
+        last = self.versions[-1].version if self.versions else 0
+        version = MemoryVersion(
+            agent=self._scope.agent,
+            turn=turn.index,
+            version=last + (status == "updated"),
+            status=status,
+            content=content,
+            cause=cause,
+            model=self._scope.model.name,
+            usage=usage,
+        )
+        await self._scope.record(version)
+        self.versions.append(version)
+        text = Recollection(self._template.blocks(content)).text
+        emit(
+            MemoryUpdated(
+                agent=version.agent,
+                turn=turn.index,
+                version=version.version,
+                status=status,
+                text=text,
+                cause=cause,
+                usage=usage,
+            )
+        )
+        return version
+
+
+def _fits(content: Content, budget: int) -> bool:
+    everything = [note for notes in content.values() for note in notes]
+    return condense(everything, budget) == everything

@@ -38,8 +38,8 @@ DEFAULT_WINDOW = 128_000
 class VendorModel(Generator):
     """A model that pydantic-ai speaks to. ``client`` is its model object; ``secret`` is kept out of errors.
 
-    A schema goes to the vendor as native structured output where it has that, else as the one tool that must be
-    called.
+    A schema goes to the vendor as native structured output where it has that, else as the one tool that must
+    be called.
     """
 
     def __init__(
@@ -87,9 +87,7 @@ class VendorModel(Generator):
         if not isinstance(wanted, dict):
             return ModelRequestParameters()
         if self._client.profile.get("supports_json_schema_output"):
-            schema = OutputObjectDefinition(
-                json_schema=wanted["schema"], name=wanted["name"], strict=wanted["strict"]
-            )
+            schema = OutputObjectDefinition(json_schema=wanted["schema"], name=wanted["name"], strict=wanted["strict"])
             return ModelRequestParameters(output_mode="native", output_object=schema)
         tool = ToolDefinition(
             name=wanted["name"],
@@ -144,9 +142,7 @@ class VendorModel(Generator):
             return AuthenticationError(message, remedy="check the api_key")
         if isinstance(error, vendor.ModelNotFoundError) or status == 404:
             return ModelNotFoundError(message, remedy="check the model's name")
-        if isinstance(error, vendor.ModelContextWindowExceededError) or (
-            status in (400, 413) and too_long(str(error))
-        ):
+        if isinstance(error, vendor.ModelContextWindowExceededError) or (status in (400, 413) and too_long(str(error))):
             return ContextWindowError(message, remedy="lower context_tokens, or set the model's window")
         passing = (
             vendor.ModelRateLimitError,
@@ -192,9 +188,7 @@ def _messages(request: Request) -> "list[ModelMessage]":
             made.append(ModelResponse(parts=[TextPart(content)]))
             parts = []
         else:
-            parts.append(
-                SystemPromptPart(content) if message["role"] == "system" else UserPromptPart(content)
-            )
+            parts.append(SystemPromptPart(content) if message["role"] == "system" else UserPromptPart(content))
     return [*made, ModelRequest(parts=parts)] if parts else made
 
 

@@ -1,0 +1,19 @@
+"""What every test shares: one event loop library, and no request to a real model by accident."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from memeplex.models.gate import requests_allowed
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def requests_forbidden(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fixtures that start a fake server allow requests again, with ``requests_allowed()``."""
+    with requests_allowed(request.node.get_closest_marker("local_model") is not None):
+        yield

@@ -14,9 +14,7 @@ from memeplex.models.structured import Mode, json_schema, judge, parse_reply, re
 SURROGATES = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(SURROGATES, max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(SURROGATES, max_size=5), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(SURROGATES, max_size=5), inner, max_size=3),
     max_leaves=8,
 )
 OBJECTS = st.dictionaries(st.text(SURROGATES, min_size=1, max_size=5), JSON, max_size=4)
@@ -53,9 +51,7 @@ def test_objects_are_found_within_prose_and_fences(
 
 
 @given(OBJECTS, st.data())
-def test_truncated_objects_are_repaired_or_refused_never_emptied(
-    value: dict[str, Any], data: st.DataObject
-) -> None:
+def test_truncated_objects_are_repaired_or_refused_never_emptied(value: dict[str, Any], data: st.DataObject) -> None:
     whole = json.dumps(value, ensure_ascii=False)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     for found, repaired in parse_reply(cut):

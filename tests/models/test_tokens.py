@@ -10,8 +10,7 @@ HELLO = "Hello, world! This is a test of the tokenizer."
 
 TEXTS = {
     "english": "The moderator sums up the discussion so far and asks each of the agents for a proposal. " * 5,
-    "german": "Die Versicherungsgesellschaften veröffentlichen Geschäftsberichte, Übersichten und Anhänge. "
-    * 5,
+    "german": "Die Versicherungsgesellschaften veröffentlichen Geschäftsberichte, Übersichten und Anhänge. " * 5,
     "turkish": "Görüşmelerin tamamlanmasının ardından çözümleyiciler önerilerini güncelleştirdiler. " * 5,
     "chinese": "每个代理都保存自己的结构化记忆,并在每一轮之后根据自己的输出进行更新。" * 5,
     "korean": "각 에이전트는 자신의 구조화된 기억을 유지하고 매 차례마다 갱신한다. " * 5,

@@ -112,9 +112,7 @@ class OpenAIModel(Generator):
         self._counter = counter or counter_for(model)
         self._extend = extend
         self._refused: set[str] = set()
-        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
-            WeakKeyDictionary()
-        )
+        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 
     async def count(self, text: str) -> int:
         """Tokens in ``text``: exact for OpenAI's names with the extra ``tokens``, else errs high."""
@@ -204,9 +202,7 @@ class OpenAIModel(Generator):
                 reason = f"the field {refused} is not supported"
                 emit(ReplyRetried(model=self.name, purpose=request.settings.purpose, reason=reason))
                 continue
-            raise failure(
-                answer, f"{self.name} at {self.endpoint}", secret=self._key, key_name=self._key_name
-            )
+            raise failure(answer, f"{self.name} at {self.endpoint}", secret=self._key, key_name=self._key_name)
 
     def _count_messages(self, request: Request) -> Callable[[], int]:
         return lambda: estimate_messages(request.messages, self._counter)

@@ -156,9 +156,7 @@ def _repair(text: str) -> Any:
     from json_repair import repair_json
 
     try:
-        value = json.loads(
-            repair_json(text.rstrip("`\n "), skip_json_loads=True), parse_constant=_no_constant
-        )
+        value = json.loads(repair_json(text.rstrip("`\n "), skip_json_loads=True), parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return None
     if text.startswith("{") and isinstance(value, list):
@@ -199,9 +197,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def _explain(error: ValidationError) -> str:
-    faults = [
-        f"{'.'.join(map(str, e['loc'])) or 'reply'}: {e['msg']}" for e in error.errors(include_url=False)
-    ]
+    faults = [f"{'.'.join(map(str, e['loc'])) or 'reply'}: {e['msg']}" for e in error.errors(include_url=False)]
     return one_line("; ".join(faults[:3]))
 
 

@@ -75,11 +75,7 @@ class ScriptedModel(Generator):
     async def send(self, request: Request) -> Reply | None:
         """The next reply of the script."""
         purpose = request.settings.purpose if isinstance(self._replies, dict) else None
-        script = (
-            self._replies.get(request.settings.purpose, ())
-            if isinstance(self._replies, dict)
-            else self._replies
-        )
+        script = self._replies.get(request.settings.purpose, ()) if isinstance(self._replies, dict) else self._replies
         given = self._given.get(purpose, 0)
         schema = (request.format or {}).get("json_schema")
         self.calls.append(
@@ -162,23 +158,17 @@ class RecordedModel(Generator):
 
     remembers = False
 
-    def __init__(
-        self, path: Path | str, inner: Model | None = None, *, name: str = "", window: int = 0
-    ) -> None:
+    def __init__(self, path: Path | str, inner: Model | None = None, *, name: str = "", window: int = 0) -> None:
         self.path = Path(path)
         self.inner = inner
         window = window or (inner.window if inner else DEFAULT_WINDOW)
-        super().__init__(
-            name or f"recorded:{self.path}", window=window, billions=inner.billions if inner else None
-        )
+        super().__init__(name or f"recorded:{self.path}", window=window, billions=inner.billions if inner else None)
         self._replies = self._load()
 
     def _load(self) -> dict[str, _Recorded]:
         if not self.path.exists():
             if self.inner is None:
-                raise UserError(
-                    f"no recording at {self.path}", remedy="record one: RecordedModel(path, inner)"
-                )
+                raise UserError(f"no recording at {self.path}", remedy="record one: RecordedModel(path, inner)")
             return {}
         replies: dict[str, _Recorded] = {}
         for number, line in enumerate(self.path.read_bytes().splitlines(keepends=True), start=1):

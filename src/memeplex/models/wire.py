@@ -82,9 +82,7 @@ def _content(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _usage(
-    data: Mapping[str, object], seconds: float, text: str, prompt: Callable[[], int], counter: Counter
-) -> Usage:
+def _usage(data: Mapping[str, object], seconds: float, text: str, prompt: Callable[[], int], counter: Counter) -> Usage:
     told = _mapping(data.get("usage"))
     sent = _amount(told.get("prompt_tokens"))
     output = _amount(told.get("completion_tokens"))
@@ -178,7 +176,5 @@ def failure(answer: Answer, where: str, *, secret: str = "", key_name: str | Non
     if status == 404:
         return ModelNotFoundError(message, remedy="check the model's name and the address")
     if status == 200:
-        return ModelError(
-            f"{where}: the answer holds no reply: {detail}", remedy="does the address end in /v1?"
-        )
+        return ModelError(f"{where}: the answer holds no reply: {detail}", remedy="does the address end in /v1?")
     return ModelError(message)

@@ -41,6 +41,4 @@ class Registry:
         for point in entry_points(group=self.group, name=name):
             return point.load()
         close = get_close_matches(name, self.names(), n=1)
-        raise UnknownNameError(
-            self.kind, name, self.names(), remedy=f"did you mean {close[0]!r}?" if close else ""
-        )
+        raise UnknownNameError(self.kind, name, self.names(), remedy=f"did you mean {close[0]!r}?" if close else "")

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from memeplex.errors import UserError
 from memeplex.memory.base import Memory, MemoryScope, MemorySettings, Recollection
+from memeplex.memory.notes import condense
 from memeplex.registry import Registry
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "MemoryScope",
     "MemorySettings",
     "Recollection",
+    "condense",
     "create_memory",
     "memories",
     "parse_memory",

@@ -107,8 +107,7 @@ class SQLiteStore:
     async def versions(self, run_id: str, agent: str | None = None) -> Sequence[MemoryVersion]:
         """The versions of one agent's memory, or of all agents', in the order of turns."""
         rows = await self._read(
-            "select body from memory_versions where run = ?1 and (?2 is null or agent = ?2)"
-            " order by turn, agent",
+            "select body from memory_versions where run = ?1 and (?2 is null or agent = ?2) order by turn, agent",
             (run_id, agent),
         )
         return [MemoryVersion.model_validate_json(row["body"]) for row in rows]

@@ -1,0 +1,259 @@
+"""An agent: a role, a memory of its own and a language model.
+
+Source: Intrinsic Memory Agents, section 3.1: A_n = {R_n, M_n, LLM_n}; the models may be one and the same.
+"""
+
+import copy
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from memeplex.agents.context import Context, construct_context, printed
+from memeplex.autonoms import cast_vote
+from memeplex.errors import ContextWindowError
+from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
+from memeplex.messages import Conversation, Turn, TurnKind
+from memeplex.models import Completion, Model, Settings, derive_seed
+from memeplex.prompts import Prompt
+from memeplex.storage import MemoryVersion
+from memeplex.telemetry import ContextCut, ReplyRetried, emit
+from memeplex.usage import Ledger, Purpose, Usage
+
+__all__ = ["Agent", "Ask", "Layout"]
+
+Layout = Literal["paper", "cached"]
+_LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
+_SHRINK = 0.7
+_MARGIN = 48
+"""Tokens that the model's own chat format may add to a prompt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What an agent is given the floor for. ``flag`` and ``content`` are for turns that no model writes."""
+
+    speaker: str
+    kind: TurnKind = TurnKind.MESSAGE
+    stage: str = ""
+    instruction: str = "Say what you have to say next."
+    output: type[BaseModel] | None = None
+    max_tokens: int | None = None
+    proposal: str = ""
+    criteria: tuple[str, ...] = ()
+    flag: str = ""
+    content: str = ""
+    usage: Ledger = field(default_factory=Ledger)
+
+
+class Agent:
+    """One member of a team. It alone sees its memory; ``enter`` gives it one for a run.
+
+    ``max_tokens`` bounds a reply, ``context_tokens`` a prompt. ``layout`` is the order of printing: ``paper`` (task,
+    memory, turns) or ``cached`` (task, turns, then role, memory and instruction, so that the conversation is read
+    once for all agents); what fits is decided by Algorithm 1 in both.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        role: str,
+        model: Model,
+        memory: MemorySettings | None = None,
+        max_tokens: int = 256,
+        temperature: float | None = 0.7,
+        context_tokens: int | None = None,
+        layout: Layout = "cached",
+    ) -> None:
+        self.name = name
+        self.role = role
+        self.model = model
+        self.layout = layout
+        self.max_tokens = max_tokens
+        self.temperature = temperature
+        self.context_tokens = context_tokens or min(model.window - max_tokens - _MARGIN, 4096)
+        self.settings = memory or create_memory("intrinsic")
+        self.memory: Memory = create_memory("none").open(self._scope(_forget, (), 0))
+        self._seed = 0
+        self._sizes: list[int] = []
+
+    def enter(
+        self,
+        *,
+        record: Callable[[MemoryVersion], Awaitable[None]],
+        versions: Sequence[MemoryVersion] = (),
+        seed: int = 0,
+    ) -> "Agent":
+        """This agent in one run: with a memory of its own, or with the one it had when the run was broken off."""
+        entered = copy.copy(self)
+        entered.memory = self.settings.open(self._scope(record, versions, seed))
+        entered._seed = seed
+        entered._sizes = []
+        return entered
+
+    async def respond(self, conversation: Conversation, ask: Ask) -> Turn:
+        """O(n, m) = L(C(n, m)), equation 2: one turn, not yet part of the conversation.
+
+        Raises:
+            ContextBudgetError: the task is longer than the context budget.
+            ModelError: the model gave no usable answer, or could not be reached.
+        """
+        if ask.kind is TurnKind.VOTE:
+            return await self._vote(conversation, ask)
+        recollection = await self.memory.retrieve(conversation)
+        completion = await self._speak(conversation, recollection, ask, self._call_settings(conversation, ask, 0))
+        usage, text = completion.usage, self._spoken(completion, conversation)
+        if ask.output is None and text in {turn.content for turn in conversation.by(self.name)[-2:]}:
+            emit(ReplyRetried(model=self.model.name, purpose=Purpose.ANSWER, reason=f"{self.name} repeats itself"))
+            again = self._call_settings(conversation, ask, 1)
+            completion = await self._speak(conversation, recollection, ask, again)
+            usage, text = usage + completion.usage, self._spoken(completion, conversation)
+        return self._turn(conversation, ask, text, _plain(completion.output), usage)
+
+    async def remember(self, turn: Turn, conversation: Conversation) -> None:
+        """Update this agent's own memory from its own turn; nobody else's changes (equation 3)."""
+        await self.memory.update(turn, conversation)
+
+    async def _vote(self, conversation: Conversation, ask: Ask) -> Turn:
+        settings = replace(self._call_settings(conversation, ask, 0), purpose=Purpose.VOTE, max_tokens=96)
+        room = self.context_tokens - await self.model.count(conversation.task.text + self.role) - 4 * _MARGIN
+        completion = await cast_vote(
+            self.model,
+            replace(settings, temperature=0.0),
+            task=conversation.task.text,
+            proposal=await self._within(ask.proposal, room),
+            criteria=ask.criteria,
+            name=self.name,
+            role=self.role,
+        )
+        vote = completion.output
+        text = f"{'ACCEPT' if vote.accept else 'OBJECT'}: {vote.reason}"
+        flag = "ACCEPT" if vote.accept else "OBJECT"
+        return self._turn(conversation, replace(ask, flag=flag), text, _plain(vote), completion.usage)
+
+    async def _speak(
+        self, conversation: Conversation, recollection: Recollection, ask: Ask, settings: Settings
+    ) -> Completion[Any]:
+        """Ask the model; a prompt that its endpoint calls too long is built again, smaller."""
+        budget = self.context_tokens
+        for _ in range(3):
+            context = await self._context(conversation, recollection, ask, budget)
+            try:
+                return await self._generate(conversation, context, ask, settings)
+            except ContextWindowError:
+                smaller = int(budget * _SHRINK)
+                emit(ContextCut(agent=self.name, what="window", before=budget, after=smaller))
+                budget = smaller
+        return await self._generate(
+            conversation, await self._context(conversation, recollection, ask, budget), ask, settings
+        )
+
+    async def _generate(
+        self, conversation: Conversation, context: Context, ask: Ask, settings: Settings
+    ) -> Completion[Any]:
+        messages = _LAYOUTS[self.layout].messages(
+            name=self.name,
+            role=self.role,
+            task=conversation.task.text,
+            memory=context.memory.text,
+            turns=context.turns,
+            instruction=ask.instruction,
+        )
+        if ask.output is None:
+            return await self.model.generate(messages, None, settings)
+        return await self.model.generate(messages, ask.output, settings)
+
+    async def _context(self, conversation: Conversation, recollection: Recollection, ask: Ask, budget: int) -> Context:
+        heard = conversation.heard
+        for turn in heard[len(self._sizes) :]:
+            self._sizes.append(await self.model.count(printed(turn)))
+        bare = _LAYOUTS[self.layout].messages(
+            name=self.name,
+            role=self.role,
+            task=conversation.task.text,
+            memory=" ",
+            turns=[{"speaker": "", "content": ""}],
+            instruction=ask.instruction,
+        )
+        fixed = _MARGIN + await self.model.count("\n".join(message["content"] for message in bare))
+        return await construct_context(
+            agent=self.name,
+            fixed=fixed,
+            recollection=recollection,
+            turns=heard,
+            sizes=self._sizes,
+            budget=budget,
+            stepped=self.layout == "cached",
+            count=self.model.count,
+        )
+
+    async def _within(self, text: str, room: int) -> str:
+        while len(text) > 40 and await self.model.count(text) > room:
+            text = text[: len(text) * 4 // 5]
+        return text
+
+    def _call_settings(self, conversation: Conversation, ask: Ask, attempt: int) -> Settings:
+        temperature = self.temperature
+        if attempt and temperature is not None:
+            temperature = min(temperature + 0.3, 1.5)
+        return Settings(
+            max_tokens=ask.max_tokens or self.max_tokens,
+            temperature=temperature,
+            seed=derive_seed(self._seed, len(conversation.turns), self.name, attempt),
+        )
+
+    def _spoken(self, completion: Completion[Any], conversation: Conversation) -> str:
+        """The reply without a name in front, and without the lines in which a model goes on to speak for others."""
+        if completion.output is not None:
+            return json.dumps(_plain(completion.output), ensure_ascii=False)
+        text = re.sub(rf"^\s*\[?{re.escape(self.name)}\]?\s*:?\s+", "", completion.text.strip())
+        others = {turn.speaker for turn in conversation.turns}
+        kept: list[str] = []
+        for line in text.splitlines():
+            name = re.match(r"\[([^\]]{1,64})\]", line)
+            if kept and name and name[1] in others:
+                break
+            kept.append(line)
+        return "\n".join(kept).strip() or completion.text.strip()
+
+    def _turn(self, conversation: Conversation, ask: Ask, text: str, data: Any, usage: Usage) -> Turn:
+        purpose = Purpose.VOTE if ask.kind is TurnKind.VOTE else Purpose.ANSWER
+        return Turn(
+            index=len(conversation.turns),
+            speaker=self.name,
+            content=text,
+            kind=ask.kind,
+            stage=ask.stage,
+            flag=ask.flag,
+            data=data,
+            model=self.model.name,
+            usage=ask.usage + Ledger({purpose: usage}),
+        )
+
+    def _scope(
+        self,
+        record: Callable[[MemoryVersion], Awaitable[None]],
+        versions: Sequence[MemoryVersion],
+        seed: int,
+    ) -> MemoryScope:
+        own = [version for version in versions if version.agent == self.name]
+        return MemoryScope(
+            agent=self.name,
+            role=self.role,
+            model=self.model,
+            record=record,
+            versions=own,
+            seed=derive_seed(seed, "memory", self.name),
+        )
+
+
+async def _forget(version: MemoryVersion) -> None:
+    """An agent outside a run keeps nothing."""
+
+
+def _plain(output: BaseModel | None) -> Any:
+    return None if output is None else output.model_dump(mode="json")

@@ -1,0 +1,78 @@
+"""Agents that work together: who speaks, when it is over, and the loop between."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from memeplex.models import Model, create_model
+from memeplex.teams.moderated import Moderated
+from memeplex.teams.speakers import (
+    Cast,
+    Chain,
+    Graph,
+    ModelChosen,
+    Random,
+    RoundRobin,
+    Speaker,
+    SpeakerPolicy,
+    Star,
+    Tree,
+)
+from memeplex.teams.spec import AgentSpec, TeamSpec, build_team, library_teams, read_team
+from memeplex.teams.team import RunResult, Team, new_run_id
+from memeplex.teams.termination import Flagged, MaxTokens, MaxTurns, Stalled, Termination
+
+__all__ = [
+    "AgentSpec",
+    "Cast",
+    "Chain",
+    "Flagged",
+    "Graph",
+    "MaxTokens",
+    "MaxTurns",
+    "ModelChosen",
+    "Moderated",
+    "Random",
+    "RoundRobin",
+    "RunResult",
+    "Speaker",
+    "SpeakerPolicy",
+    "Stalled",
+    "Star",
+    "Team",
+    "TeamSpec",
+    "Termination",
+    "Tree",
+    "build_team",
+    "library_teams",
+    "load_team",
+    "new_run_id",
+    "read_team",
+    "run_sync",
+]
+
+T = TypeVar("T")
+
+
+def load_team(name: str, *, model: Model | None = None) -> Team:
+    """The team of a file or of the library, with the models that it names, or ``model`` for all of them.
+
+    Raises:
+        TeamFileError: the file is missing or malformed.
+        UnknownNameError: there is no such team, model, memory or policy.
+    """
+    made: dict[str, Model] = {}
+
+    def models(wanted: str) -> Model:
+        if model is not None:
+            return model
+        if wanted not in made:
+            made[wanted] = create_model(wanted)
+        return made[wanted]
+
+    return build_team(read_team(name), models)
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run one coroutine to its end, from code that is not asynchronous: ``run_sync(team.run("…"))``."""
+    return asyncio.run(work)

@@ -18,11 +18,11 @@ __all__ = [
     "Settings",
     "create_model",
     "derive_seed",
-    "providers",
+    "model_providers",
     "schema_model",
 ]
 
-providers = Registry(
+model_providers = Registry(
     "model provider",
     "memeplex.models",
     {
@@ -48,8 +48,8 @@ def create_model(name: str, options: ModelOptions | None = None) -> Model:
     provider, colon, rest = name.partition(":")
     if not (colon and rest):
         raise UnknownNameError("model", name, remedy="write PROVIDER:NAME, such as local:qwen2.5-coder-0.5b")
-    if provider in providers:
-        model: Model = providers.load(provider)(name, options or ModelOptions())
+    if provider in model_providers:
+        model: Model = model_providers.load(provider)(name, options or ModelOptions())
         return model
     from memeplex.models.providers import create_vendor
 

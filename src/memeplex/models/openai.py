@@ -124,7 +124,8 @@ class OpenAIModel(Generator):
         if session is not None:
             await session.close()
 
-    def _session(self) -> aiohttp.ClientSession:
+    def session(self) -> aiohttp.ClientSession:
+        """The running loop's connections, for requests beside the chat completions."""
         loop = asyncio.get_running_loop()
         session = self._sessions.get(loop)
         if session is None or session.closed:
@@ -164,7 +165,7 @@ class OpenAIModel(Generator):
         where = f"{self.name} at {self.endpoint}"
         try:
             # Redirects are not followed: they would turn the POST into a GET, or carry the key elsewhere.
-            async with self._session().post(url, json=body, allow_redirects=False) as response:
+            async with self.session().post(url, json=body, allow_redirects=False) as response:
                 raw = await response.read()
                 return Answer(response.status, response.headers, raw.decode("utf-8", "replace"))
         except TimeoutError as error:

@@ -27,6 +27,7 @@ __all__ = ["Agent", "Ask", "Layout"]
 
 Layout = Literal["paper", "cached"]
 _LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
+_NAME = re.compile(r"^\[([^\]\n]{1,64})\]:?", re.MULTILINE)
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
@@ -210,15 +211,14 @@ class Agent:
         """The reply without a name in front, and without the lines in which a model goes on to speak for others."""
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
-        text = re.sub(rf"^\s*\[?{re.escape(self.name)}\]?\s*:?\s+", "", completion.text.strip())
-        others = {turn.speaker for turn in conversation.turns}
-        kept: list[str] = []
-        for line in text.splitlines():
-            name = re.match(r"\[([^\]]{1,64})\]", line)
-            if kept and name and name[1] in others:
-                break
-            kept.append(line)
-        return "\n".join(kept).strip() or completion.text.strip()
+        names = {self.name, *(turn.speaker for turn in conversation.turns)}
+        said = completion.text.strip()
+        if (front := _NAME.match(said)) and front[1] in names:
+            said = said[front.end() :].lstrip() or said
+        for line in _NAME.finditer(said):
+            if line.start() and line[1] in names:
+                return said[: line.start()].rstrip()
+        return said
 
     def _turn(self, conversation: Conversation, ask: Ask, text: str, data: Any, usage: Usage) -> Turn:
         purpose = Purpose.VOTE if ask.kind is TurnKind.VOTE else Purpose.ANSWER

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, overload
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import aiohttp
 from pydantic import BaseModel, SecretStr
@@ -45,6 +45,7 @@ class _Server:
         self.window = window
         self.key = SecretStr(secrets.token_hex(16))
         self._starting = threading.Lock()
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._running: Any = None
 
     @classmethod
@@ -55,6 +56,13 @@ class _Server:
             if server is None:
                 server = cls.shared[path, window] = cls(path, window)
             return server
+
+    def turn(self) -> asyncio.Semaphore:
+        """Held during a call. On one thread two calls side by side take longer than one after the other."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._turns:
+            self._turns[loop] = asyncio.Semaphore(1 if _threads() == 1 else len(_SLOTS))
+        return self._turns[loop]
 
     def address(self) -> str:
         """Where it listens; starts it if need be, which takes a second or more."""
@@ -121,9 +129,10 @@ class LocalModel:
             ModelError: the file cannot be loaded.
         """
         client = await self._connect()
-        if output is None:
-            return await client.generate(messages, None, settings)
-        return await client.generate(messages, output, settings)
+        async with self._server.turn():
+            if output is None:
+                return await client.generate(messages, None, settings)
+            return await client.generate(messages, output, settings)
 
     async def count(self, text: str) -> int:
         """Tokens in ``text``, by the model's own tokenizer."""

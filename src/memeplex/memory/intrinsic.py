@@ -5,12 +5,13 @@ Source: Intrinsic Memory Agents, section 3, equations 1 to 3, Figure 8 and appen
 itself; ``source="heard"`` also takes in what the others said since the agent's last turn.
 """
 
-from typing import Literal
+import re
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memeplex.autonoms import make_template, patch_memory, rewrite_memory, take_notes
-from memeplex.errors import EmptyReplyError, RefusalError, StructuredOutputError
+from memeplex.errors import ContextWindowError, EmptyReplyError, RefusalError, StructuredOutputError
 from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.memory.notes import condense, merge, novelty, supported
 from memeplex.memory.template import GENERIC, Content, Mode, Slot, Template
@@ -22,7 +23,8 @@ from memeplex.usage import Ledger, Purpose
 
 __all__ = ["IntrinsicMemory", "IntrinsicSettings", "paper"]
 
-_UNUSABLE = (EmptyReplyError, RefusalError, StructuredOutputError)
+_UNUSABLE = (ContextWindowError, EmptyReplyError, RefusalError, StructuredOutputError)
+_TAG = re.compile(r"<\s*/?\s*memory\s*>", re.IGNORECASE)
 _SMALL = 2.0
 """Billions of parameters up to which a model keeps more by taking notes than by rewriting (docs/benchmarks.md)."""
 
@@ -47,14 +49,23 @@ class IntrinsicSettings(BaseModel):
     slots: tuple[Slot, ...] = ()
     max_tokens: int = Field(default=300, ge=20)
 
+    @model_validator(mode="after")
+    def _distinct(self) -> "IntrinsicSettings":
+        if self.slots:
+            Template(slots=self.slots)
+        return self
+
     def open(self, scope: MemoryScope) -> "IntrinsicMemory":
         """The memory of one agent, with the versions it had in an earlier process."""
         return IntrinsicMemory(self, scope)
 
 
-def paper() -> IntrinsicSettings:
-    """The paper's combination: the memory is rewritten after every turn, from the agent's own output."""
-    return IntrinsicSettings(mode="rewrite", policy="always", source="own")
+def paper(**arguments: Any) -> IntrinsicSettings:
+    """The paper's combination: the memory is rewritten after every turn, from the agent's own output.
+
+    ``arguments`` are those that the paper varies, such as ``template``.
+    """
+    return IntrinsicSettings(mode="rewrite", policy="always", source="own", **arguments)
 
 
 class IntrinsicMemory:
@@ -100,7 +111,8 @@ class IntrinsicMemory:
                 cause = str(error)
                 continue
             ledger += Ledger({Purpose.MEMORY_UPDATE: completion.usage})
-            if content := self._merged(template, completion, source):
+            content = self._merged(template, completion, source)
+            if content is not None:
                 same = content == self.content
                 return await self._keep(turn, "unchanged" if same else "updated", content, cause, ledger)
             cause = "the reply held nothing that the message says"
@@ -155,13 +167,19 @@ class IntrinsicMemory:
             scope.model, output, longer, role=scope.role, memory=memory, output=source, slots=slots
         )
 
-    def _merged(self, template: Template, completion: Completion[BaseModel] | Completion[None], source: str) -> Content:
-        """The new content; empty when the reply is of no use."""
+    def _merged(
+        self, template: Template, completion: Completion[BaseModel] | Completion[None], source: str
+    ) -> Content | None:
+        """The new content; ``None`` when the reply is of no use. An empty patch is of use: nothing has changed."""
         if completion.output is None:
-            replied: Content = {template.slots[0].name: [completion.text.strip()]} if completion.text.strip() else {}
+            # Models like to give the block back in which they were shown the memory.
+            text = _TAG.sub("", completion.text).strip()
+            replied: Content = {template.slots[0].name: [text]} if text else {}
         else:
             replied = template.read(completion.output)
         if self.mode == "rewrite":
+            if not replied:
+                return None
             content = replied
         elif self.mode == "patch":
             content = {**self.content, **replied}
@@ -169,7 +187,7 @@ class IntrinsicMemory:
             held = self.content
             good = {name: [n for n in notes if supported(n, source)] for name, notes in replied.items()}
             if not any(good.values()):
-                return {}
+                return None
             content = {s.name: merge(held.get(s.name, []), good.get(s.name, [])) for s in template.slots}
         return self._capped({name: notes for name, notes in content.items() if notes})
 

@@ -1,0 +1,1 @@
+"""Measurements behind docs/benchmarks.md. Not part of the package: ``make bench`` runs them."""

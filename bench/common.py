@@ -1,0 +1,80 @@
+"""What the measurements share: processes, medians, the machine's description, bars."""
+
+import contextlib
+import os
+import platform
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+ROUNDS = 7
+
+
+@dataclass
+class Result:
+    """One bar of the list, with its figure. ``limit`` is what the figure may be at most, or with ``least``, at least."""
+
+    name: str
+    figure: float
+    unit: str = "ratio"
+    limit: float | None = None
+    least: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool:
+        """Whether the bar is met; a figure without a bar always is."""
+        if self.limit is None:
+            return True
+        return self.figure >= self.limit if self.least else self.figure <= self.limit
+
+
+def machine() -> dict[str, str]:
+    """Where and with what this was measured."""
+    model = next(
+        (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    return {
+        "cpu": f"{os.cpu_count()} cores, {model}",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "memeplex": version("memeplex"),
+        "load": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def endpoint(latency_ms: int = 0) -> Iterator[str]:
+    """A loopback endpoint in a process of its own; gives its base URL."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "bench.endpoint", str(port), str(latency_ms)])
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def cpu_seconds(command: Sequence[str]) -> float:
+    """User and system time of one process, its start included."""
+    pid = os.spawnvp(os.P_NOWAIT, command[0], list(command))
+    _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} ended with status {status}")
+    return usage.ru_utime + usage.ru_stime

@@ -16,12 +16,18 @@ from memeplex.models import ChatMessage
 __all__ = ["Prompt"]
 
 
-_FENCE = re.compile(r"<(/?)(task|memory|message|proposal|turns)>", re.IGNORECASE)
+_FENCE = re.compile(r"<\s*(/?)\s*(task|memory|message|proposal|turns)\s*>", re.IGNORECASE)
+
+
+class _Section(str):
+    """A section filled in. Its blocks of data are ours and stay what they are when it fills a variable itself."""
 
 
 def _fenced(value: object) -> object:
     """Text that fills a variable cannot close, or open, the block of data that it stands in."""
-    return _FENCE.sub(r"<\1 \2>", value) if isinstance(value, str) else value
+    if not isinstance(value, str) or isinstance(value, _Section):
+        return value
+    return _FENCE.sub(r"<\1 \2>", value)
 
 
 _environment = Environment(  # noqa: S701 - prompts are plain text, not HTML
@@ -54,7 +60,7 @@ class Prompt:
 
     def section(self, title: str, **variables: object) -> str:
         """One section, filled in."""
-        return self.sections[title].render(variables).strip()
+        return _Section(self.sections[title].render(variables).strip())
 
     def messages(self, **variables: object) -> list[ChatMessage]:
         """The sections ``system`` and ``user``, filled in, as a prompt for a model."""

@@ -84,8 +84,14 @@ def condense(notes: Sequence[str], budget: int) -> list[str]:
     while len(kept) > 1 and _size(kept) > budget:
         kept.pop(min(range(len(kept) - 1), key=lambda i: _own_words(kept, i)))
     while kept and _size(kept) > budget and kept[0]:
-        kept[0] = kept[0][: len(kept[0]) * 3 // 4].rstrip()
+        kept[0] = _beginning(kept[0], len(kept[0]) * 3 // 4)
     return [note for note in kept if note]
+
+
+def _beginning(text: str, length: int) -> str:
+    """At most ``length`` characters, ending between words if there are any, and never within a number."""
+    cut = text[:length]
+    return (cut.rpartition(" ")[0] or cut.rstrip("0123456789.,")).rstrip()
 
 
 def _size(notes: Sequence[str]) -> int:

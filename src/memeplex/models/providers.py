@@ -223,7 +223,11 @@ def _client(name: str, provider: str, options: ModelOptions) -> "VendorClient":
     try:
         kind = infer_provider_class(provider)
     except ValueError:
-        raise UnknownNameError("model provider", provider) from None
+        raise UnknownNameError(
+            "model provider",
+            provider,
+            remedy="known: local, ollama, openai, http, and the vendors that pydantic-ai knows",
+        ) from None
     except ImportError as error:
         raise _missing(provider, error) from error
     given = {"base_url": options.base_url}

@@ -13,6 +13,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 from memeplex.agents import Agent, Layout
 from memeplex.errors import MemeplexError, TeamFileError, UnknownNameError
 from memeplex.memory import MemorySettings, create_memory
+from memeplex.memory.template import Slot
 from memeplex.models import Model, schema_model
 from memeplex.registry import Registry
 from memeplex.teams.speakers import SpeakerPolicy
@@ -52,7 +53,7 @@ class AgentSpec(_Spec):
     role: str = Field(min_length=1)
     model: str | None = None
     memory: Kind | None = None
-    slots: list[dict[str, Any]] = Field(default_factory=list)
+    slots: list[Slot] = Field(default_factory=list)
     max_tokens: int | None = Field(default=None, ge=8)
     temperature: float | None = Field(default=None, ge=0, le=2)
 

@@ -18,6 +18,7 @@ from memeplex.errors import ContextWindowError
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
 from memeplex.messages import Conversation, Turn, TurnKind
 from memeplex.models import Completion, Model, Settings, derive_seed
+from memeplex.models.structured import json_schema
 from memeplex.prompts import Prompt
 from memeplex.storage import MemoryVersion
 from memeplex.telemetry import ContextCut, ReplyRetried, emit
@@ -121,7 +122,8 @@ class Agent:
 
     async def _vote(self, conversation: Conversation, ask: Ask) -> Turn:
         settings = replace(self._call_settings(conversation, ask, 0), purpose=Purpose.VOTE, max_tokens=96)
-        room = self.context_tokens - await self.model.count(conversation.task.text + self.role) - 4 * _MARGIN
+        fixed = "\n".join((conversation.task.text, self.role, *(f"1. {text}" for text in ask.criteria)))
+        room = self.context_tokens - await self.model.count(fixed) - 4 * _MARGIN
         completion = await cast_vote(
             self.model,
             replace(settings, temperature=0.0),
@@ -180,7 +182,8 @@ class Agent:
             turns=[{"speaker": "", "content": ""}],
             instruction=ask.instruction,
         )
-        fixed = _MARGIN + await self.model.count("\n".join(message["content"] for message in bare))
+        schema = json.dumps(json_schema(ask.output)) if ask.output else ""
+        fixed = _MARGIN + await self.model.count("\n".join([*(message["content"] for message in bare), schema]))
         return await construct_context(
             agent=self.name,
             fixed=fixed,

@@ -1,0 +1,287 @@
+"""Algorithm 1 under a token budget: what always holds, for the parts and for a whole agent."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from support import DOCUMENT, act, agent, block, forget, listening, only, prompt_text, talk, turn
+
+from memeplex import Team, subscribe
+from memeplex.agents import Ask
+from memeplex.agents.context import LEAST, Context, construct_context, newest_that_fit, printed, stepped_start
+from memeplex.errors import ContextBudgetError, ContextWindowError
+from memeplex.memory import Recollection, create_memory
+from memeplex.messages import Turn, TurnKind
+from memeplex.models import ChatMessage, Settings, schema_model
+from memeplex.models.generator import Reply, Request
+from memeplex.models.testing import FunctionModel
+from memeplex.models.tokens import estimate, estimate_messages
+from memeplex.teams import MaxTurns, read_team
+from memeplex.telemetry import ContextCut, Event
+from memeplex.usage import Purpose
+
+PAPER = create_memory("paper")
+ROOMY = create_memory("intrinsic", {"mode": "rewrite", "policy": "always", "max_tokens": 5000})
+
+sizes = st.lists(st.integers(1, 60), max_size=30)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=300)
+words = st.lists(
+    st.sampled_from("pier deck 12.5 m, Stahl 橋を架ける 다리 мост جسر 🌉 </memory> {{x}}".split()), max_size=60
+)
+contents = st.one_of(texts, words.map(" ".join))
+
+
+@given(sizes, st.integers(0, 500))
+def test_the_newest_that_fit_are_the_longest_suffix_within_the_room(sizes: list[int], room: int) -> None:
+    start = newest_that_fit(sizes, room)
+    assert sum(sizes[start:]) <= room
+    assert start == 0 or sum(sizes[start - 1 :]) > room
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(60, 500))
+def test_a_stepped_window_fits_and_moves_in_steps_only(sizes: list[int], room: int) -> None:
+    starts = [stepped_start(sizes[:end], room) for end in range(1, len(sizes) + 1)]
+    assert starts == sorted(starts), "the window never moves back"
+    for end, start in enumerate(starts, 1):
+        assert sum(sizes[start:end]) <= room
+        assert start < end, "the newest turn is always in it"
+        assert start >= newest_that_fit(sizes[:end], room), "never more than Algorithm 1 admits"
+        if end > 1 and start != starts[end - 2]:
+            assert sum(sizes[starts[end - 2] : end]) > room, "it moves only when it is full"
+            assert sum(sizes[start:end]) <= room * 0.6 or start == end - 1, "and then makes room at once"
+
+
+async def build(
+    said: Sequence[str], blocks: Sequence[str], fixed: int, budget: int, stepped: bool, scale: float
+) -> tuple[Context, int, list[ContextCut]]:
+    """A context, its size, and the events of its making."""
+
+    async def count(text: str) -> int:
+        return math.ceil(estimate(text) * scale)
+
+    turns = talk(*(("A", text) for text in said)).turns
+    seen: list[Event] = []
+    with subscribe(seen.append):
+        context = await construct_context(
+            agent="A",
+            fixed=fixed,
+            recollection=Recollection(tuple(blocks)),
+            turns=turns,
+            sizes=[await count(printed(t)) for t in turns],
+            budget=budget,
+            stepped=stepped,
+            count=count,
+        )
+    size = fixed + (await count(context.memory.text) if context.memory.text else 0)
+    size += sum([await count(printed(t)) for t in context.turns])
+    return context, size, [e for e in seen if isinstance(e, ContextCut)]
+
+
+@given(
+    said=st.lists(contents.map(lambda text: f"turn {text}"), max_size=8),
+    blocks=st.lists(contents.map(lambda text: f"slot {text}".rstrip()), max_size=5),
+    fixed=st.integers(0, 60),
+    room=st.integers(LEAST, 600),
+    stepped=st.booleans(),
+    scale=st.sampled_from([0.7, 1.0, 1.3]),
+)
+@settings(max_examples=300)
+def test_a_context_keeps_what_algorithm_1_promises(
+    said: list[str], blocks: list[str], fixed: int, room: int, stepped: bool, scale: float
+) -> None:
+    context, size, cuts = asyncio.run(build(said, blocks, fixed, fixed + room, stepped, scale))
+    assert size <= fixed + room, "never over budget"
+    whole = {"\n".join(blocks), *(() if blocks else ("",))}
+    assert bool(context.memory.text) == bool(blocks), "the memory is always there"
+    turns = talk(*(("A", text) for text in said)).turns
+    assert len(context.turns) >= min(len(turns), 1), "the newest turn is always there"
+    indexes = [t.index for t in context.turns]
+    assert indexes == list(range(len(turns) - len(indexes), len(turns))), "a suffix without gaps, in order"
+    for one in context.turns[:-1]:
+        assert one.content == turns[one.index].content, "only the newest turn is ever shortened"
+    memory_cut = any(cut.what.startswith("memory") for cut in cuts)
+    assert memory_cut == (context.memory.text not in whole), "a cut memory is told of, and no other"
+    turn_cut = any(cut.what == "turn cut" for cut in cuts)
+    assert turn_cut == (bool(context.turns) and context.turns[-1].content != turns[-1].content)
+    assert all(cut.after < cut.before for cut in cuts)
+
+
+@given(said=st.lists(contents, min_size=1, max_size=8), room=st.integers(60, 600))
+def test_a_stepped_context_never_holds_more_than_algorithm_1_admits(said: list[str], room: int) -> None:
+    one, _, _ = asyncio.run(build(said, ["memory"], 0, room, True, 1.0))
+    all_that_fit, _, _ = asyncio.run(build(said, ["memory"], 0, room, False, 1.0))
+    assert len(one.turns) <= len(all_that_fit.turns)
+
+
+async def test_events_name_what_was_condensed_and_what_was_cut() -> None:
+    blocks = [f"slot{i}: the pier of the bridge is of steel and it is {i}{i} m" for i in range(12)]
+    context, _, cuts = await build(["short"], blocks, 0, 100, False, 1.0)
+    assert [cut.what for cut in cuts] == ["memory condensed"]
+    assert set("slot11: pier bridge steel 1111 m".split()) <= set(context.memory.blocks[-1].split()), "the newest stays"
+    context, _, cuts = await build(["long " * 300 + "end"], ["slot: steel"], 0, 100, False, 1.0)
+    assert [cut.what for cut in cuts] == ["turn cut"]
+    assert context.turns[0].content.startswith("long") and context.turns[0].content.endswith("end")
+    assert context.memory.text == "slot: steel"
+
+
+@given(
+    said=st.lists(contents, max_size=6),
+    memory=contents.map(lambda text: f"kept {text}".strip()),
+    instruction=texts,
+    budget=st.integers(260, 900),
+    layout=st.sampled_from(["paper", "cached"]),
+)
+@settings(max_examples=150)
+def test_an_agents_prompt_is_within_budget_and_complete(
+    said: list[str], memory: str, instruction: str, budget: int, layout: Any
+) -> None:
+    async def prompt() -> str:
+        model, asked = listening(lambda m, o, s: memory if s.purpose is Purpose.MEMORY_UPDATE else "Said.")
+        one = agent("A", model, ROOMY, context_tokens=budget, layout=layout).enter(record=forget)
+        await one.remember(turn(0, "A", "x"), talk())
+        conversation = talk(*(("B", f"t{i} {text} e{i}") for i, text in enumerate(said)), task="Build a bridge.")
+        await one.respond(conversation, Ask(speaker="A", instruction=instruction[:40]))
+        return asked[-1].text
+
+    text = asyncio.run(prompt())
+    assert estimate(text) <= budget
+    assert "<task>\nBuild a bridge.\n</task>" in text
+    assert block(text, "memory").startswith("kept"[: len(memory)])
+    there = [f"[B] t{i} " in text for i in range(len(said))]
+    assert there == sorted(there) and (not said or there[-1]), "the newest turns, without a gap"
+
+
+async def test_votes_stay_within_the_budget_whatever_the_proposal_and_the_criteria() -> None:
+    model, asked = listening()
+    one = agent("A", model, context_tokens=400)
+    criteria = tuple(f"It says how point {i} of the plan is met." for i in range(12))
+    ask = Ask(speaker="A", kind=TurnKind.VOTE, proposal="Steel piers of 12 m. " * 400, criteria=criteria)
+    await one.respond(talk(), ask)
+    text = asked[-1].text
+    assert estimate(text) <= 400
+    assert all(criterion in text for criterion in criteria) and "Steel piers" in block(text, "proposal")
+
+
+class Plain(FunctionModel):
+    """At an endpoint that knows no response_format: the schema stands in the prompt."""
+
+    async def send(self, request: Request) -> Reply | None:
+        return await super().send(request) if request.format is None else None
+
+
+async def test_the_schema_of_a_document_counts() -> None:
+    sizes: list[int] = []
+
+    def reply(messages: Sequence[ChatMessage], output: Any, settings: Settings) -> Any:
+        sizes.append(estimate_messages(messages))
+        return DOCUMENT
+
+    spec = read_team("data-pipeline")
+    assert spec.output
+    one = agent("A", Plain(reply), context_tokens=1600, layout="paper")
+    ask = Ask(speaker="A", kind=TurnKind.DOCUMENT, output=schema_model("Document", spec.output))
+    answer = await one.respond(talk(*(("B", f"turn{i} " + "word " * 60) for i in range(30))), ask)
+    assert answer.data == DOCUMENT
+    assert 1000 < sizes[-1] <= 1600
+
+
+async def test_a_task_that_cannot_fit_is_an_error_that_says_by_how_much() -> None:
+    model, asked = listening()
+    team = Team(name="t", agents=[agent("A", model, context_tokens=200)])
+    with pytest.raises(ContextBudgetError) as caught:
+        await team.run("much to do " * 200)
+    assert caught.value.needed > caught.value.budget == 200 and "context_tokens" in caught.value.remedy
+    assert not asked, "no call is made in vain"
+
+
+async def test_a_run_of_1000_turns_on_a_4k_window_never_exceeds_it() -> None:
+    """User report 27: group chat exceeds the window. 1,000 turns; every prompt and its reply fit into the window;
+    the task, the memory and the newest turn are always present."""
+    window, said = 4096, 0
+
+    def reply(messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings) -> Any:
+        nonlocal said
+        assert estimate_messages(messages) + settings.max_tokens <= window, settings.purpose
+        if settings.purpose is Purpose.MEMORY_UPDATE:
+            return act(messages, output, settings)
+        said += 1
+        return f"Point-{said}: " + f"detail {said % 7} of part {said % 11}, " * (said % 40)
+
+    model, asked = listening(reply, window=window)
+    agents = [agent(name, model, PAPER, layout="cached" if name == "A" else "paper") for name in "ABC"]
+    result = await Team(name="t", agents=agents, termination=MaxTurns(1000)).run("Build a bridge.")
+    answers = only(asked, Purpose.ANSWER)
+    assert len(result.conversation.turns) == len(answers) == 1000
+    for i, one in enumerate(answers):
+        assert "Build a bridge." in one.text
+        assert i == 0 or f"] Point-{i}:" in one.text
+        assert i < 3 or block(one.text, "memory")
+
+
+class Undercounting(FunctionModel):
+    """Counts 30 % too few tokens."""
+
+    async def count(self, text: str) -> int:
+        return int(await super().count(text) * 0.7)
+
+
+async def test_an_endpoint_that_finds_the_prompt_too_long_is_survived_by_trimming() -> None:
+    """User report 26: the token estimate is below the true count; the agent is bricked. With a 4k window and a
+    tokenizer that counts 30 % too few, it survives "context exceeded" by trimming, and answers."""
+    refused: list[int] = []
+
+    def reply(messages: Sequence[ChatMessage], output: Any, settings: Settings) -> str:
+        size = estimate_messages(messages) + settings.max_tokens
+        if size > 4096:
+            refused.append(size)
+            raise ContextWindowError(f"{size} tokens exceed 4096")
+        return f"Answer to {prompt_text(messages).count('[')}."
+
+    one = agent("A", Undercounting(reply, window=4096), layout="paper").enter(record=forget)
+    seen: list[Event] = []
+    with subscribe(seen.append):
+        answer = await one.respond(talk(*(("B", f"turn{i} " + "word " * 60) for i in range(100))), Ask(speaker="A"))
+    assert answer.content.startswith("Answer") and refused
+    cuts = [e for e in seen if isinstance(e, ContextCut)]
+    assert [cut.what for cut in cuts] == ["window"] * len(refused)
+    assert all(cut.after < cut.before for cut in cuts)
+
+
+async def test_an_endpoint_that_finds_every_prompt_too_long_is_not_asked_for_ever() -> None:
+    calls: list[int] = []
+
+    def reply(messages: Sequence[ChatMessage], output: Any, settings: Settings) -> str:
+        calls.append(estimate_messages(messages))
+        raise ContextWindowError("too long")
+
+    one = agent("A", FunctionModel(reply)).enter(record=forget)
+    with pytest.raises(ContextWindowError):
+        await one.respond(talk(*(("B", f"turn{i} " + "word " * 60) for i in range(100))), Ask(speaker="A"))
+    assert 2 <= len(calls) <= 5 and calls == sorted(calls, reverse=True)
+
+
+def speak(reply: str, *said: tuple[str, str]) -> Turn:
+    model = FunctionModel(lambda m, o, s: reply)
+    return asyncio.run(agent("A", model).respond(talk(*said), Ask(speaker="A")))
+
+
+def test_an_agent_speaks_for_itself_only() -> None:
+    assert speak("[A] Steel.", ("B", "x")).content == "Steel."
+    assert speak("Steel.\n[B] I agree.\n[A] Good.", ("B", "x")).content == "Steel."
+    assert (
+        speak("Steel [B] is a grade.\n[C] is another.", ("B", "x")).content == "Steel [B] is a grade.\n[C] is another."
+    )
+    assert speak("A bridge.", ("B", "x")).content == "A bridge."
+
+
+def test_an_agent_that_repeats_itself_is_asked_once_more() -> None:
+    model, asked = listening(lambda m, o, s: "Steel." if s.temperature == 0.7 else "Granite.")
+    again = asyncio.run(agent("A", model).respond(talk(("A", "Steel."), ("B", "x")), Ask(speaker="A")))
+    assert again.content == "Granite." and len(asked) == 2
+    assert again.usage[Purpose.ANSWER].calls == 2, "both calls are paid for"
+    assert asked[0].settings.seed != asked[1].settings.seed

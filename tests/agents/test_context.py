@@ -111,6 +111,14 @@ def test_a_context_keeps_what_algorithm_1_promises(
     assert all(cut.after < cut.before for cut in cuts)
 
 
+@pytest.mark.parametrize("memory", ["slot: " + "ཀ" * 50, "a", "🌉" * 10])
+@pytest.mark.parametrize("scale", [2.0, 8.0, 20.0])
+async def test_the_memory_is_never_gone_altogether(memory: str, scale: float) -> None:
+    """Not even where a tokenizer takes a script apart into bytes, and the room is the least there can be."""
+    context, _, _ = await build(["long " * 200], [memory], 0, LEAST, False, scale)
+    assert context.memory.text and memory.startswith(context.memory.text)
+
+
 @given(said=st.lists(contents, min_size=1, max_size=8), room=st.integers(60, 600))
 def test_a_stepped_context_never_holds_more_than_algorithm_1_admits(said: list[str], room: int) -> None:
     one, _, _ = asyncio.run(build(said, ["memory"], 0, room, True, 1.0))

@@ -104,7 +104,9 @@ async def _smaller(agent: str, memory: Recollection, size: int, room: int, count
         return memory
     blocks, target, now = list(memory.blocks), room, size
     for _ in range(3):
-        blocks = condense(blocks, target)
+        if not (smaller := condense(blocks, target)):
+            break
+        blocks = smaller
         now = await count("\n".join(blocks))
         if now <= room:
             emit(ContextCut(agent=agent, what="memory condensed", before=size, after=now))

@@ -85,8 +85,7 @@ class IntrinsicMemory:
     @property
     def content(self) -> Content:
         """What the memory now holds, by slot."""
-        held = [version for version in self.versions if version.turn >= 0]
-        return held[-1].content if held else {}
+        return self.versions[-1].content if self.versions and self.versions[-1].turn >= 0 else {}
 
     async def retrieve(self, cue: Conversation) -> Recollection:
         """The whole memory, slot by slot."""
@@ -193,7 +192,7 @@ class IntrinsicMemory:
 
     def _capped(self, content: Content) -> Content:
         """Within ``max_tokens``: every slot is condensed to its share."""
-        share = self._settings.max_tokens // max(len(content), 1)
+        share = self._settings.max_tokens // max(len(content), 1) - 2 * (len(content) > 1)
         spare = {name: condense(notes, share) for name, notes in content.items()}
         return content if _fits(content, self._settings.max_tokens) else spare
 
@@ -203,7 +202,8 @@ class IntrinsicMemory:
             return self._template
         for version in self.versions:
             if version.turn < 0:
-                self._template = Template(slots=[Slot(name=n, description=d[0]) for n, d in version.content.items()])
+                slots = tuple(Slot(name=n, description=d[0]) for n, d in version.content.items())
+                self._template = Template(slots=slots or GENERIC.slots, named=bool(slots))
                 return self._template
         scope = self._scope
         settings = Settings(
@@ -219,7 +219,7 @@ class IntrinsicMemory:
             turn=-1,
             version=0,
             status="updated",
-            content={slot.name: [slot.description] for slot in self._template.slots},
+            content={slot.name: [slot.description] for slot in self._template.slots if self._template.named},
             cause="template written by the agent's model",
             model=scope.model.name,
             usage=Ledger({Purpose.TEMPLATE: made.usage}),

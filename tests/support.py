@@ -64,16 +64,15 @@ def speaker_of(text: str) -> str:
 
 
 def act(messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings) -> Any:
-    """A reply that depends on the request alone, so that any process gives the same one.
-
-    Votes object to every proposal that was not revised yet.
-    """
+    """A reply that depends on the request alone, so that any process gives the same one."""
     text = prompt_text(messages)
     digest = hashlib.sha256(f"{settings.seed} {text}".encode()).hexdigest()
     if settings.purpose is Purpose.VOTE:
         return {"reason": f"by the criteria {digest[:4]}", "accept": int(digest[:2], 16) % 4 > 0}
     if settings.purpose is Purpose.MEMORY_UPDATE:
         return remembered(text, output)
+    if settings.purpose is Purpose.TEMPLATE:
+        return {"slots": [{"name": name, "description": f"all {name}"} for name in ("decisions", "open points")]}
     if output is not None and output.__name__ == "Document":
         return DOCUMENT
     return f"{speaker_of(text)} decides: Service-{digest[:5]} at {int(digest[5:9], 16)} USD, Region-{digest[9:12]}."

@@ -1,0 +1,17 @@
+"""The command line: the only floor that reads the environment and starts the event loop.
+
+Exit codes: 0 done, with or without consensus; 1 internal error; 2 wrong use, or a team file that is not right;
+3 the model; 4 the store; 5 a budget; 6 the team turned in circles; 130 interrupted.
+"""
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command, say in one line what went wrong if anything did, and give its exit code."""
+    from memeplex.cli.app import execute
+
+    return execute(list(sys.argv[1:] if arguments is None else arguments))

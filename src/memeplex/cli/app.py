@@ -1,0 +1,177 @@
+"""All commands with their options. What they do is imported when they are called, so that help is quick."""
+
+import sys
+import traceback
+from typing import Annotated, Literal
+
+import typer
+
+from memeplex.cli.output import prepare_streams, show_error, silence
+from memeplex.errors import MemeplexError
+
+__all__ = ["app", "execute"]
+
+_INTERRUPTED = 130
+
+EXIT_CODES = (
+    "Exit codes: 0 done, with or without consensus; 1 internal error; 2 wrong use or team file; 3 model; 4 store; "
+    "5 budget; 6 the team turned in circles; 130 interrupted."
+)
+
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+app = typer.Typer(
+    name="memeplex",
+    help="Teams of language model agents that each keep a structured memory of their own.",
+    epilog="Example: memeplex run data-pipeline",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=_HELP,
+)
+memory_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+models_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(memory_app, name="memory", help="What agents remember.", epilog="Example: memeplex memory show DEA")
+app.add_typer(models_app, name="models", help="The embedded models.", epilog="Example: memeplex models list")
+
+Store = Annotated[str | None, typer.Option(help="Where runs are kept: a path or a URL.", metavar="URL")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result.")]
+Out = Annotated[str | None, typer.Option(help="Also write the results to this folder.", metavar="DIR")]
+RunId = Annotated[str, typer.Argument(help="A run's id, or a unique beginning of it.", metavar="RUN")]
+OfRun = Annotated[str | None, typer.Option("--run", help="The run; by default the newest.", metavar="RUN")]
+AgentName = Annotated[str, typer.Argument(help="An agent's name.", metavar="AGENT")]
+ModelName = Annotated[str, typer.Argument(help="A known model, such as qwen2.5-coder-0.5b.", metavar="NAME")]
+
+
+def execute(arguments: list[str]) -> int:
+    """Run one command. Every error ends here, as one line and an exit code."""
+    prepare_streams()
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    debug, as_json = "--debug" in arguments[:end], "--json" in arguments[:end]
+    arguments = [argument for i, argument in enumerate(arguments) if argument != "--debug" or i > end]
+    try:
+        return _checked(arguments, debug=debug, as_json=as_json)
+    except BrokenPipeError:
+        # Whoever read our output has enough; what was done is done.
+        silence()
+        return 0
+
+
+def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="memeplex", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        raise
+    except (KeyboardInterrupt, typer.Abort):
+        show_error("interrupted", "", _INTERRUPTED, kind="Interrupted", as_json=as_json)
+        return _INTERRUPTED
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        remedy = f"{context.command_path if context else 'memeplex'} --help"
+        show_error(error.format_message(), remedy, 2, kind="UsageError", as_json=as_json)
+        return 2
+    except MemeplexError as error:
+        _trace(debug)
+        kind = type(error).__name__
+        show_error(str(error), error.remedy, error.exit_code, kind=kind, as_json=as_json)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is one line too
+        _trace(debug)
+        message = f"internal error: {type(error).__name__}: {error}"
+        show_error(message, "run again with --debug", 1, kind="InternalError", as_json=as_json)
+        return 1
+
+
+def _trace(debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from memeplex import __version__
+        from memeplex.cli.output import tell
+
+        tell(f"memeplex {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere.")] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=f"{EXIT_CODES}\n\nExample: memeplex run data-pipeline --memory none --seed 7 --out results")
+def run(
+    team: Annotated[str, typer.Argument(help="A team of the library, or a team file.", metavar="TEAM")],
+    task: Annotated[
+        str | None, typer.Argument(help="What to do; by default the team's own task; - reads it.", metavar="[TASK]")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model of all agents.", metavar="NAME")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="NAME or NAME,argument=value for agents with none of their own in the team file; none is for all.",
+            metavar="NAME",
+        ),
+    ] = None,
+    template: Annotated[
+        Literal["generic", "generated", "manual"] | None, typer.Option(help="The structure of memories.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seeds models and policies.", min=0, max=2**63 - 1)] = 0,
+    store: Store = None,
+    out: Out = None,
+    max_turns: Annotated[int | None, typer.Option(help="Turns at most, votes not counted.", min=1)] = None,
+    layout: Annotated[Literal["paper", "cached"] | None, typer.Option(help="The order of printing prompts.")] = None,
+    sequential: Annotated[bool, typer.Option("--sequential", help="Wait for each memory update at once.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> int:
+    """Let a team work on a task, and keep every turn. Ctrl-C stops after the turn; resume goes on."""
+    from memeplex.cli.run import Overrides, Shown, run_team
+
+    overrides = Overrides(
+        model=model, memory=memory, template=template, max_turns=max_turns, layout=layout, sequential=sequential
+    )
+    shown = Shown(json=as_json, quiet=quiet, out=out)
+    return run_team(team, task, overrides, seed=seed, store=store, shown=shown)
+
+
+@app.command(epilog=f"{EXIT_CODES}\n\nExample: memeplex resume 20260131-0915")
+def resume(run_id: RunId, store: Store = None, out: Out = None, as_json: AsJson = False, quiet: Quiet = False) -> int:
+    """Go on with a run that was stopped, failed or killed; a finished one is shown again."""
+    from memeplex.cli.run import Shown, resume_run
+
+    return resume_run(run_id, store=store, shown=Shown(json=as_json, quiet=quiet, out=out))
+
+
+@models_app.command("list", epilog="Example: memeplex models list --json")
+def models_list(as_json: AsJson = False) -> None:
+    """The models that can be pulled, and which are there."""
+    from memeplex.cli.models import list_models
+
+    list_models(as_json=as_json)
+
+
+@models_app.command("pull", epilog="Example: memeplex models pull qwen2.5-coder-1.5b")
+def models_pull(name: ModelName, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Get the weights of a model, from where an earlier pull stopped, and check them."""
+    from memeplex.cli.models import pull_model
+
+    pull_model(name, as_json=as_json, quiet=quiet)
+
+
+@models_app.command("path", epilog="Example: memeplex models path qwen2.5-coder-0.5b")
+def models_path(name: ModelName, as_json: AsJson = False) -> None:
+    """Where the weights of a model lie, or would lie."""
+    from memeplex.cli.models import show_path
+
+    show_path(name, as_json=as_json)

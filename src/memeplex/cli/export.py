@@ -1,0 +1,84 @@
+"""``--out``: the results of a run as files, each complete or not there at all."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from memeplex.cli.report import Report, document_text
+from memeplex.errors import UserError
+
+__all__ = ["prepare_folder", "write_results"]
+
+_REMEDY = "choose another folder with --out"
+
+
+def prepare_folder(folder: str | None) -> None:
+    """Make sure, before a long run, that its results will find a place.
+
+    Raises:
+        UserError: the folder cannot be made or written.
+    """
+    if folder is None:
+        return
+    path = Path(folder).expanduser()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror}", remedy=_REMEDY) from error
+
+
+def write_results(folder: str | None, report: Report, resume: str) -> None:
+    """Write everything that there is; with no folder, nothing.
+
+    Raises:
+        UserError: a file cannot be written; the run itself is safe in the store.
+    """
+    if folder is None:
+        return
+    path = Path(folder).expanduser()
+    try:
+        for name, text in _files(report).items():
+            _replace(path / name, text)
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {path}: {error.strerror}", remedy=f"the run is kept: {resume} --out DIR"
+        ) from error
+
+
+def _files(report: Report) -> dict[str, str]:
+    document = report.document
+    body = document_text(document, heading=report.run.team) if document else f"# {report.run.team}\n\n{report.answer}"
+    made = {
+        "design.md": body + "\n",
+        "transcript.jsonl": "".join(f"{turn.model_dump_json()}\n" for turn in report.result.conversation.turns),
+        "memories.json": _json(report.memories),
+        "run.json": _json({**report.as_json(), "spec": report.run.spec, "task": report.run.task.text}),
+    }
+    if document is not None:
+        made["document.json"] = _json(document)
+    if isinstance(document, dict) and "specification" in document:
+        made["specification.json"] = _json(document["specification"])
+    return made
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Under the final name only when it is whole."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

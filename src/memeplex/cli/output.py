@@ -1,0 +1,102 @@
+"""Printing: results to standard output, all else to standard error, and no text of a model as it came.
+
+What a model wrote could hold escape sequences that move the cursor, or marks that turn the reading direction. All
+text goes through ``clean``.
+"""
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["clean", "console", "prepare_streams", "say", "show_error", "silence", "table", "tell", "tell_json"]
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # strings: titles, links, clipboard
+    r"|\x1b[ -/]*[0-~]"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]|[\ud800-\udfff]")
+_WIDE = 160
+
+
+def clean(text: str, *, one_line: bool = False) -> str:
+    """Text that a terminal prints as it stands: no escape sequence, no control, no turn of direction."""
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    return " ".join(text.split()) if one_line else text
+
+
+def prepare_streams() -> None:
+    """A terminal that lacks a character gets a stand-in for it, not an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def silence() -> None:
+    """After a broken pipe: whatever is still to be flushed goes nowhere, without a word."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+
+
+def tell(text: str = "") -> None:
+    """A line of the result, to standard output."""
+    _write(sys.stdout, text)
+
+
+def tell_json(data: Any) -> None:
+    """A result for machines: one JSON object, the only thing on standard output."""
+    _write(sys.stdout, json.dumps(data, ensure_ascii=False, indent=2, default=str), raw=True)
+
+
+def say(text: str) -> None:
+    """A line beside the result, to standard error."""
+    _write(sys.stderr, text)
+
+
+def _write(stream: TextIO, text: str, *, raw: bool = False) -> None:
+    stream.write((text if raw else clean(text)) + "\n")
+    stream.flush()
+
+
+def show_error(message: str, remedy: str, code: int, *, kind: str, as_json: bool, **more: object) -> None:
+    """One line on what went wrong and one on what to do; with ``--json`` as an object on standard output too."""
+    message, remedy = clean(message, one_line=True), clean(remedy, one_line=True)
+    if as_json:
+        error = {"type": kind, "message": message, "remedy": remedy, "exit_code": code, **more}
+        tell_json({"error": error})
+    say(f"error: {message}")
+    if remedy:
+        say(f"remedy: {remedy}")
+
+
+def console(stream: TextIO | None = None) -> "Console":
+    """A Rich console that takes no text for markup; wide where nobody looks, so that nothing is cut."""
+    from rich.console import Console
+
+    stream = stream or sys.stdout
+    width = None if stream.isatty() else _WIDE
+    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
+    """A table on standard output; the columns named in ``numbers`` stand to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        made.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(clean(str(cell))) for cell in row))
+    console().print(made)

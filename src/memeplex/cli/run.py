@@ -1,0 +1,236 @@
+"""``run`` and ``resume``: one team at work, watched, interruptible and reported."""
+
+import asyncio
+import shlex
+import sys
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from memeplex.cli.config import Models, Settings, config_file, load_settings
+from memeplex.cli.export import prepare_folder, write_results
+from memeplex.cli.interrupt import INTERRUPTED, Interrupt
+from memeplex.cli.models import fetch_missing
+from memeplex.cli.report import Report, print_report, stored_result
+from memeplex.cli.view import open_view
+from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunLockedError, StorageError, UserError
+from memeplex.memory import parse_memory
+from memeplex.messages import Task
+from memeplex.storage import Run, Store, open_store
+from memeplex.teams import RunResult, Team, TeamSpec, build_team, new_run_id, read_team
+from memeplex.telemetry import Event, RunStarted, subscribe
+
+__all__ = ["Overrides", "Shown", "resume_run", "run_team"]
+
+STALLED = 6
+"""The exit code of a team that turned in circles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """What the command line sets in place of the team file."""
+
+    model: str | None = None
+    memory: str | None = None
+    template: Literal["generic", "generated", "manual"] | None = None
+    max_turns: int | None = None
+    layout: Literal["paper", "cached"] | None = None
+    sequential: bool = False
+
+    def applied(self, spec: TeamSpec, settings: Settings) -> TeamSpec:
+        """The team as it will run. The settings' model is for teams that name none."""
+        changes: dict[str, Any] = {}
+        agents: dict[str, Any] = {}
+        if self.model:
+            changes["model"], agents["model"] = self.model, None
+        elif "model" not in spec.model_fields_set and settings.model:
+            changes["model"] = settings.model
+        if self.memory is not None:
+            changes["memory"] = parse_memory(self.memory)
+            if changes["memory"]["kind"] == "none":
+                agents["memory"] = None
+        if self.max_turns is not None:
+            changes["termination"] = spec.termination.model_copy(update={"max_turns": self.max_turns})
+        if self.template is not None:
+            changes["template"] = self.template
+        if self.layout is not None:
+            changes["layout"] = self.layout
+        if self.sequential:
+            changes["overlap"] = False
+        if agents:
+            changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
+        return spec.model_copy(update=changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What is printed and written."""
+
+    json: bool = False
+    quiet: bool = False
+    out: str | None = None
+
+
+@dataclass(kw_only=True)
+class Job:
+    """One run to start, or to go on with when ``task`` is ``None``."""
+
+    settings: Settings
+    spec: TeamSpec
+    store: str
+    run_id: str
+    shown: Shown
+    task: str | None = None
+    seed: int = 0
+    store_given: bool = False
+    finished: bool = False
+    started: bool = False
+    interrupt: Interrupt = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.interrupt = Interrupt(self.how_to_resume)
+
+    @property
+    def how_to_resume(self) -> str:
+        """The command that goes on with this run."""
+        where = f" --store {shlex.quote(self.store)}" if self.store_given else ""
+        return f"memeplex resume {self.run_id}{where}"
+
+    def watch(self, event: Event) -> None:
+        """Notes that the run exists, so that there is something to resume."""
+        self.started = self.started or isinstance(event, RunStarted)
+
+
+def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, store: str | None, shown: Shown) -> int:
+    """Start a run and see it to its end; gives the exit code."""
+    settings = load_settings()
+    spec = overrides.applied(read_team(team), settings)
+    text = sys.stdin.read() if task == "-" else task if task is not None else spec.task
+    if not text.strip():
+        raise UserError(f"team {spec.name} was given no task", remedy=f"memeplex run {shlex.quote(team)} 'WHAT TO DO'")
+    text = Task(text=text).text
+    job = Job(
+        settings=settings,
+        spec=spec.model_copy(update={"task": text}),
+        store=settings.store(store),
+        store_given=store is not None,
+        run_id=new_run_id(),
+        shown=shown,
+        task=text,
+        seed=seed,
+    )
+    asyncio.run(_usable(job.store))
+    return _perform(job)
+
+
+def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
+    """Go on with a run; gives the exit code."""
+    settings = load_settings()
+    url = settings.store(store)
+    run = asyncio.run(_found(url, run_id))
+    job = Job(
+        settings=settings,
+        spec=_stored_spec(run),
+        store=url,
+        store_given=store is not None,
+        run_id=run.id,
+        shown=shown,
+        seed=run.seed,
+        finished=run.status == "finished",
+    )
+    return _perform(job)
+
+
+def _stored_spec(run: Run) -> TeamSpec:
+    if not run.spec:
+        raise UserError(
+            f"run {run.id} was started from Python, and its team was not kept", remedy="go on with Team.resume()"
+        )
+    try:
+        return TeamSpec.model_validate(run.spec)
+    except ValidationError as error:
+        raise UserError(
+            f"run {run.id} was made by memeplex {run.software}, whose team this version cannot read",
+            remedy=f"go on with memeplex {run.software}",
+        ) from error
+
+
+async def _usable(url: str) -> None:
+    """Whether the store can be opened at all, before anything is fetched."""
+    store = open_store(url)
+    try:
+        await store.runs(limit=1)
+    finally:
+        await store.aclose()
+
+
+async def _found(url: str, run_id: str) -> Run:
+    store = open_store(url)
+    try:
+        return await store.run(run_id)
+    finally:
+        await store.aclose()
+
+
+def _perform(job: Job) -> int:
+    prepare_folder(job.shown.out)
+    try:
+        if not job.finished:
+            names = {agent.model or job.spec.model for agent in job.spec.agents}
+            fetch_missing(sorted(names), quiet=job.shown.quiet)
+        report = asyncio.run(_work(job))
+    except MemeplexError as error:
+        error.remedy = _remedy(error, job)
+        raise
+    write_results(job.shown.out, report, job.how_to_resume)
+    print_report(report, as_json=job.shown.json, quiet=job.shown.quiet, resume=job.how_to_resume)
+    if report.result.outcome is None:
+        return INTERRUPTED
+    return STALLED if report.result.outcome.status == "stalled" else 0
+
+
+def _remedy(error: MemeplexError, job: Job) -> str:
+    """What to do about an error in a run: mend its cause, then go on."""
+    remedy = error.remedy
+    if isinstance(error, AuthenticationError) and "api_key" in remedy:
+        remedy = f'name the variable that holds the key as key_env under [models."NAME"] in {config_file()}'
+    if job.started and isinstance(error, ModelError | StorageError) and not isinstance(error, RunLockedError):
+        go_on = f"go on with: {job.how_to_resume}"
+        remedy = f"{remedy}; then {go_on}" if remedy else go_on
+    return remedy
+
+
+async def _work(job: Job) -> Report:
+    """The run itself, with everything closed whatever way it ends."""
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        store, models = open_store(job.store), Models(job.settings)
+        stack.push_async_callback(store.aclose)
+        stack.push_async_callback(models.aclose)
+        if job.finished:
+            result = await stored_result(store, job.run_id)
+        else:
+            result = await _play(job, build_team(job.spec, models.get), store)
+        run = await store.run(job.run_id)
+        return Report(run=run, result=result, seconds=time.monotonic() - began, store=store.url)
+
+
+async def _play(job: Job, team: Team, store: Store) -> RunResult:
+    stop = job.interrupt.stop
+    view = open_view(job.spec, job.run_id, quiet=job.shown.quiet)
+    try:
+        with job.interrupt.installed(), subscribe(job.watch), view, subscribe(view.show):
+            if job.task is not None:
+                task = Task(text=job.task)
+                return await team.run(task, store=store, seed=job.seed, run_id=job.run_id, stop=stop)
+            view.preload(await store.turns(job.run_id), await store.versions(job.run_id))
+            return await team.resume(job.run_id, store=store, stop=stop)
+    except asyncio.CancelledError:
+        if not job.interrupt.aborted:
+            raise
+        if not job.started:
+            raise KeyboardInterrupt from None
+        return await stored_result(store, job.run_id)

@@ -28,7 +28,7 @@ def _ledger(value: object) -> object:
     return Ledger({Purpose(purpose): Usage(**amounts) for purpose, amounts in value.items()})
 
 
-def _plain(ledger: Ledger) -> dict[str, dict[str, float]]:
+def _plain(ledger: Ledger) -> dict[str, dict[str, int | float]]:
     return {p.value: {n: getattr(u, n) for n in Usage.__slots__} for p, u in ledger.items()}
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from memeplex.cli.output import prepare_streams, show_error, silence
+from memeplex.cli.output import prepare_streams, say, show_error, silence
 from memeplex.errors import MemeplexError
 
 __all__ = ["app", "execute"]
@@ -40,8 +40,8 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result.")]
 Out = Annotated[str | None, typer.Option(help="Also write the results to this folder.", metavar="DIR")]
 RunId = Annotated[str, typer.Argument(help="A run's id, or a unique beginning of it.", metavar="RUN")]
 OfRun = Annotated[str | None, typer.Option("--run", help="The run; by default the newest.", metavar="RUN")]
-AgentName = Annotated[str, typer.Argument(help="An agent's name.", metavar="AGENT")]
-ModelName = Annotated[str, typer.Argument(help="A known model, such as qwen2.5-coder-0.5b.", metavar="NAME")]
+AgentName = Annotated[str, typer.Argument(help="An agent's name.")]
+ModelName = Annotated[str, typer.Argument(help="A known model, such as qwen2.5-coder-0.5b.")]
 
 
 def execute(arguments: list[str]) -> int:
@@ -69,9 +69,13 @@ def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
         show_error("interrupted", "", _INTERRUPTED, kind="Interrupted", as_json=as_json)
         return _INTERRUPTED
     except typer.TyperException as error:
+        message = error.format_message()
+        if message.startswith("Usage:"):
+            say(message)
+            return 2
         context = getattr(error, "ctx", None)
         remedy = f"{context.command_path if context else 'memeplex'} --help"
-        show_error(error.format_message(), remedy, 2, kind="UsageError", as_json=as_json)
+        show_error(message, remedy, 2, kind="UsageError", as_json=as_json)
         return 2
     except MemeplexError as error:
         _trace(debug)
@@ -111,10 +115,8 @@ def _options(
 
 @app.command(epilog=f"{EXIT_CODES}\n\nExample: memeplex run data-pipeline --memory none --seed 7 --out results")
 def run(
-    team: Annotated[str, typer.Argument(help="A team of the library, or a team file.", metavar="TEAM")],
-    task: Annotated[
-        str | None, typer.Argument(help="What to do; by default the team's own task; - reads it.", metavar="[TASK]")
-    ] = None,
+    team: Annotated[str, typer.Argument(help="A team of the library, or a team file.")],
+    task: Annotated[str | None, typer.Argument(help="What to do; by default the team's own task; - reads it.")] = None,
     model: Annotated[str | None, typer.Option(help="The model of all agents.", metavar="NAME")] = None,
     memory: Annotated[
         str | None,
@@ -151,6 +153,86 @@ def resume(run_id: RunId, store: Store = None, out: Out = None, as_json: AsJson 
     from memeplex.cli.run import Shown, resume_run
 
     return resume_run(run_id, store=store, shown=Shown(json=as_json, quiet=quiet, out=out))
+
+
+@app.command(epilog="Example: memeplex runs --limit 5")
+def runs(
+    limit: Annotated[int, typer.Option(help="Runs at most.", min=1, max=10**9)] = 20,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the newest runs of a store."""
+    from memeplex.cli.runs import list_runs
+
+    list_runs(limit, store, as_json=as_json)
+
+
+@app.command(epilog="Example: memeplex show 20260131-0915 --tokens")
+def show(
+    run_id: RunId,
+    turns: Annotated[bool, typer.Option("--turns", help="Every turn.")] = False,
+    memory: Annotated[str | None, typer.Option(help="One agent's memory as it now stands.", metavar="AGENT")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Tokens by purpose.")] = False,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how a run stands, or the parts of it that are asked for."""
+    from memeplex.cli.runs import show_run
+
+    show_run(run_id, turns=turns, memory=memory, tokens=tokens, store=store, as_json=as_json)
+
+
+@app.command(epilog="Example: memeplex teams --json")
+def teams(as_json: AsJson = False) -> None:
+    """List the teams that come with the package."""
+    from memeplex.cli.runs import list_teams
+
+    list_teams(as_json=as_json)
+
+
+@app.command(epilog="Example: memeplex doctor --model ollama:qwen3")
+def doctor(
+    model: Annotated[
+        str | None, typer.Option(help="The model to try; by default the one that runs use.", metavar="NAME")
+    ] = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> int:
+    """Say what works here, and which functions will not work with the model. Exit code 3 if a needed one fails."""
+    from memeplex.cli.doctor import examine
+
+    return examine(model, store, as_json=as_json)
+
+
+@memory_app.command("show", epilog="Example: memeplex memory show DEA --run 20260131-0915")
+def memory_show(agent: AgentName, run_id: OfRun = None, store: Store = None, as_json: AsJson = False) -> None:
+    """What an agent's memory holds now."""
+    from memeplex.cli.memory import show_memory
+
+    show_memory(agent, run_id, store, as_json=as_json)
+
+
+@memory_app.command("history", epilog="Example: memeplex memory history DEA")
+def memory_history(agent: AgentName, run_id: OfRun = None, store: Store = None, as_json: AsJson = False) -> None:
+    """Every attempt to update an agent's memory, with its cause."""
+    from memeplex.cli.memory import show_history
+
+    show_history(agent, run_id, store, as_json=as_json)
+
+
+@memory_app.command("diff", epilog="Example: memeplex memory diff DEA --from 1 --to 4")
+def memory_diff(
+    agent: AgentName,
+    older: Annotated[int | None, typer.Option("--from", help="A version; by default the last but one.", min=0)] = None,
+    newer: Annotated[int | None, typer.Option("--to", help="A version; by default the newest.", min=0)] = None,
+    run_id: OfRun = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """What changed between two versions of an agent's memory."""
+    from memeplex.cli.memory import show_diff
+
+    show_diff(agent, run_id, store, older=older, newer=newer, as_json=as_json)
 
 
 @models_app.command("list", epilog="Example: memeplex models list --json")

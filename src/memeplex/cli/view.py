@@ -236,8 +236,7 @@ class _Live(_Nothing):
             parts.append(Text(clean(progress.notice, one_line=True), style="yellow", overflow="ellipsis", no_wrap=True))
         parts.append(Rule(style="dim"))
         for turn in progress.turns[-_NEWEST:]:
-            text = Text(f"{turn.speaker}: ", style="bold cyan")
-            text.append(_short(turn.content), style="none")
+            text = Text.assemble((f"{turn.speaker}: ", "bold cyan"), _short(turn.content))
             text.truncate(self._console.width * 2 - 2, overflow="ellipsis")
             parts.append(text)
         parts += [Rule(style="dim"), self._memories()]

@@ -1,0 +1,59 @@
+"""Opening a store to read from it: no file is made where there was none."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from memeplex.cli.config import load_settings
+from memeplex.cli.output import say
+from memeplex.errors import StorageError, UnknownNameError
+from memeplex.storage import Run, Store, open_store
+
+__all__ = ["find_run", "read_store"]
+
+T = TypeVar("T")
+_FILE = "sqlite:///"
+
+
+def read_store(given: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
+    """What ``work`` finds in the store.
+
+    Raises:
+        StorageError: it cannot be read, or the one asked for is not there.
+    """
+    return asyncio.run(_read(given, work))
+
+
+async def _read(given: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
+    url = load_settings().store(given)
+    if _missing(url):
+        if given is not None:
+            raise StorageError(f"there is no store at {given}", remedy="check --store")
+        say(f"there is no store yet; the first run makes one at {url}")
+        url = "sqlite://"
+    store = open_store(url)
+    try:
+        return await work(store)
+    finally:
+        await store.aclose()
+
+
+def _missing(url: str) -> bool:
+    """Whether the store would be a file, and is not there."""
+    path = url.removeprefix(_FILE)
+    return bool(path) and "://" not in path and not Path(path).expanduser().exists()
+
+
+async def find_run(store: Store, run_id: str | None) -> Run:
+    """A run by its id, or the newest.
+
+    Raises:
+        UnknownNameError: there is no such run, or none at all.
+    """
+    if run_id is not None:
+        return await store.run(run_id)
+    newest = await store.runs(limit=1)
+    if not newest:
+        raise UnknownNameError("run", "newest", remedy="start one: memeplex run data-pipeline")
+    return newest[0]

@@ -4,9 +4,7 @@ One agent, its 15 messages given; only the memory updates are the model's. A fac
 in the memory's text at the end. Patterns were fixed before the first run.
 """
 
-import asyncio
 import re
-import sys
 from typing import Any
 
 from memeplex.memory import MemoryScope, create_memory
@@ -73,14 +71,12 @@ async def kept(model: Model, memory: str, **arguments: Any) -> tuple[int, str, i
     return found, memory_text, sum(version.usage.total.tokens for version in versions)
 
 
-async def main(name: str) -> None:
-    """Print a line for each design."""
+async def count(name: str, memory: str) -> int:
+    """Facts kept by one design with one model."""
     model = create_model(name)
-    for memory, arguments in (("intrinsic", {}), ("paper", {}), ("intrinsic", {"policy": "always"})):
-        found, text, tokens = await kept(model, memory, **arguments)
-        print(f"{memory} {arguments}: {found} of {len(FACTS)} facts, {tokens} tokens\n{text}\n")
-    await model.aclose()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "local:qwen2.5-coder-0.5b"))
+    try:
+        found, text, _ = await kept(model, memory)
+    finally:
+        await model.aclose()
+    print(f"{memory}, {found} of {len(FACTS)}:\n{text}\n", flush=True)
+    return found

@@ -62,16 +62,10 @@ def makespan() -> list[Result]:
 
 def startup() -> list[Result]:
     """CPU seconds of whole processes."""
+    quiet = "import sys; sys.stdout = open('/dev/null', 'w'); sys.argv[1:] = ['--help']"
     commands = {
         "import memeplex": ([sys.executable, "-c", "import memeplex"], 0.3),
-        "memeplex --help": (
-            [
-                sys.executable,
-                "-c",
-                "import sys; sys.stdout = open('/dev/null', 'w'); sys.argv[1:] = ['--help']; from memeplex.cli import main; main()",
-            ],
-            0.5,
-        ),
+        "memeplex --help": ([sys.executable, "-c", f"{quiet}; from memeplex.cli import main; main()"], 0.5),
     }
     return [
         Result(name, statistics.median(cpu_seconds(command) for _ in range(ROUNDS)), "CPU seconds", limit)

@@ -68,7 +68,7 @@ def act(messages: Sequence[ChatMessage], output: type[BaseModel] | None, setting
     text = prompt_text(messages)
     digest = hashlib.sha256(f"{settings.seed} {text}".encode()).hexdigest()
     if settings.purpose is Purpose.VOTE:
-        return {"reason": f"by the criteria {digest[:4]}", "accept": int(digest[:2], 16) % 4 > 0}
+        return {"reason": f"by the criteria {digest[:4]}", "vote": "ACCEPT" if int(digest[:2], 16) % 4 else "OBJECT"}
     if settings.purpose is Purpose.MEMORY_UPDATE:
         return remembered(text, output)
     if settings.purpose is Purpose.TEMPLATE:

@@ -46,7 +46,8 @@ def pipeline(accept: Any = True, **changes: Any) -> tuple[Team, list[Asked]]:
         said = act(messages, output, settings)
         if settings.purpose is Purpose.VOTE:
             name = speaker_of(messages[-1]["content"])
-            said["accept"] = accept(name, len(votes)) if callable(accept) else accept
+            yes = accept(name, len(votes)) if callable(accept) else accept
+            said["vote"] = "ACCEPT" if yes else "OBJECT"
             votes.append(name)
         return said
 
@@ -436,7 +437,7 @@ async def test_i15_eight_agents_design_a_data_pipeline_by_proposals_discussion_a
         "DJE": "Documentation Joining Agent",
     }
     always = FunctionModel(
-        lambda m, o, s: {"reason": "", "accept": True} if s.purpose is Purpose.VOTE else act(m, o, s)
+        lambda m, o, s: {"reason": "", "vote": "ACCEPT"} if s.purpose is Purpose.VOTE else act(m, o, s)
     )
     recording = RecordedModel(tmp_path / "run.jsonl", always, name="recorded")
     first = await load_team("data-pipeline", model=recording).run(spec.task, seed=7)
@@ -507,7 +508,7 @@ async def test_i18_all_are_asked_and_only_when_all_accept_is_finalize_emitted() 
     assert flags == [("CDA", votes[-1].index + 1)], "not after the first round, which had one objection"
     assert result.outcome and (result.outcome.status, result.outcome.success) == ("consensus", True)
     for one in only(asked, Purpose.VOTE):
-        assert "ACCEPT" not in one.text and "by the criteria" not in one.text
+        assert "ACCEPT:" not in one.text and "by the criteria" not in one.text
         assert block(one.text, "proposal")
     assert not {t.index for t in votes} & {v.turn for v in result.versions}
     one_against, _ = await design(lambda name, n: name != "EA")

@@ -45,7 +45,8 @@ def play(policy: SpeakerPolicy, team: Cast, turns: int, accept: Any = lambda vot
             if ask.kind is TurnKind.VOTE:
                 yes = accept(ask.speaker, votes)
                 votes += 1
-                flag, data = ("ACCEPT" if yes else "OBJECT"), {"reason": f"reason {votes}", "accept": yes}
+                flag = "ACCEPT" if yes else "OBJECT"
+                data = {"reason": f"reason {votes}", "vote": flag}
             text = ask.content or f"{ask.speaker} says {i}."
             conversation.append(turn(i, ask.speaker, text, kind=ask.kind, stage=ask.stage, flag=flag, data=data))
 

@@ -214,7 +214,7 @@ PARTS = Moderated(
 async def test_no_agreement_at_the_turn_limit_still_hands_out_the_last_proposal(limit: int) -> None:
     def reply(messages: Sequence[Any], output: Any, given: Any) -> Any:
         said = act(messages, output, given)
-        return {**said, "accept": False} if given.purpose is Purpose.VOTE else said
+        return {**said, "vote": "OBJECT"} if given.purpose is Purpose.VOTE else said
 
     made = team(*(agent(n, FunctionModel(reply)) for n in "CWIED"), speakers=PARTS, termination=MaxTurns(limit))
     result = await made.run("x")

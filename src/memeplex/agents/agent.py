@@ -122,21 +122,19 @@ class Agent:
 
     async def _vote(self, conversation: Conversation, ask: Ask) -> Turn:
         settings = replace(self._call_settings(conversation, ask, 0), purpose=Purpose.VOTE, max_tokens=96)
-        fixed = "\n".join((conversation.task.text, self.role, *(f"1. {text}" for text in ask.criteria)))
+        fixed = "\n".join((self.role, *(f"- {text}" for text in ask.criteria)))
         room = self.context_tokens - await self.model.count(fixed) - 4 * _MARGIN
         completion = await cast_vote(
             self.model,
             replace(settings, temperature=0.0),
-            task=conversation.task.text,
             proposal=await self._within(ask.proposal, room),
             criteria=ask.criteria,
             name=self.name,
             role=self.role,
         )
         vote = completion.output
-        text = f"{'ACCEPT' if vote.accept else 'OBJECT'}: {vote.reason}"
-        flag = "ACCEPT" if vote.accept else "OBJECT"
-        return self._turn(conversation, replace(ask, flag=flag), text, _plain(vote), completion.usage)
+        text = f"{vote.vote}: {vote.reason}"
+        return self._turn(conversation, replace(ask, flag=vote.vote), text, _plain(vote), completion.usage)
 
     async def _speak(
         self, conversation: Conversation, recollection: Recollection, ask: Ask, settings: Settings

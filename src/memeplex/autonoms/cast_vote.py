@@ -6,7 +6,7 @@ crude differences.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
@@ -25,14 +25,13 @@ class Vote(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Annotated[str, StringConstraints(max_length=160)]
-    accept: bool
+    vote: Literal["ACCEPT", "OBJECT"]
 
 
 async def cast_vote(
     model: Model,
     settings: Settings,
     *,
-    task: str,
     proposal: str,
     criteria: Sequence[str],
     name: str,
@@ -41,5 +40,5 @@ async def cast_vote(
 ) -> Completion[Vote]:
     """Ask whether the proposal is acceptable by the criteria."""
     return await ask(
-        model, prompt, Vote, settings, task=task, proposal=proposal, criteria=criteria, name=name, role=role
+        model, prompt, Vote, settings, proposal=proposal, criteria=criteria, name=name, role=role
     )

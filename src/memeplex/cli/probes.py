@@ -60,9 +60,9 @@ async def _text(model: Model) -> str:
 
 async def _vote(model: Model) -> str:
     vote = await cast_vote(
-        model, _settings(96), task=_TASK, proposal=_SAID, criteria=["It names the store."], name="DEA", role=_ROLE
+        model, _settings(96), proposal=_SAID, criteria=["It names the store."], name="DEA", role=_ROLE
     )
-    return "accepts" if vote.output.accept else "objects"
+    return "accepts" if vote.output.vote == "ACCEPT" else "objects"
 
 
 async def _notes(model: Model) -> str:

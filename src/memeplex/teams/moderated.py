@@ -37,7 +37,7 @@ class Moderated(SpeakerPolicy):
     discussion: int = Field(default=9, ge=0)
     proposals: int = Field(default=10, ge=1)
     rounds: int = Field(default=2, ge=1)
-    criteria: tuple[str, ...] = ("It answers every requirement of the task.",)
+    criteria: tuple[str, ...] = ("It is complete: it says what is done, with what, and at what cost.",)
 
     @property
     def voters(self) -> tuple[str, ...]:

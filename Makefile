@@ -1,0 +1,66 @@
+# Every target installs what it needs into .venv; only Python 3.11, make and git have to be there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+STAMP := $(VENV)/.installed
+LIBRARY := $(VENV)/.library
+MODEL ?= local:qwen2.5-coder-0.5b
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs format clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(LIBRARY)  ## eight agents design a data pipeline on the embedded model
+	$(BIN)/memeplex run data-pipeline --model $(MODEL) --out out/demo
+
+test: $(STAMP)  ## all tests
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: $(STAMP)  ## formatting, lint, types, architecture, size budget
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -q tests/test_house.py
+
+bench: $(STAMP) .venv-bench/.installed  ## all measurements; about two hours, writes docs/benchmarks.md
+	$(BIN)/python -m bench
+
+docs: $(STAMP)  ## the documentation, into site/
+	$(UV) pip install --quiet --python $(BIN)/python --group docs
+	$(BIN)/mkdocs build --strict
+
+format: $(STAMP)  ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .venv-bench out site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 …"; exit 1; }
+	@if ! $(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1; then \
+	  rm -rf $(VENV); \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    apt-get update -qq && apt-get install -qq -y python3-venv >/dev/null && $(PYTHON) -m venv $(VENV); \
+	  else \
+	    echo "This Python cannot make virtual environments. On Debian: sudo apt-get install python3-venv"; exit 1; \
+	  fi; \
+	fi
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5'
+
+$(LIBRARY): pyproject.toml | $(UV)
+	@$(UV) pip install --quiet --python $(BIN)/python -e '.[local]'
+	@touch $@
+
+$(STAMP): pyproject.toml | $(UV)
+	@$(UV) pip install --quiet --python $(BIN)/python -e '.[local,tokens,providers]' --group dev
+	@touch $@ $(LIBRARY)
+
+.venv-bench/.installed: | $(UV)
+	@$(UV) venv --quiet --python $(BIN)/python .venv-bench
+	@$(UV) pip install --quiet --python .venv-bench/bin/python 'autogen-agentchat==0.7.5' 'autogen-ext[openai]==0.7.5'
+	@touch $@

@@ -1,0 +1,115 @@
+"""``python -m bench [NAME …]``: measure, check the bars, and write docs/benchmarks.md.
+
+Names: tokens, speed, retention, recall, casestudy; by default all. Results of earlier calls are kept in
+bench/results.json, so that a long list can be measured in parts.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import casestudy, recall, retention, speed, tokens
+from bench.common import Result, machine
+
+KEPT = Path(__file__).with_name("results.json")
+PAGE = Path("docs/benchmarks.md")
+SMALL, LARGER = "local:qwen2.5-coder-0.5b", "local:qwen2.5-coder-1.5b"
+
+
+def facts_kept() -> list[Result]:
+    """Of 17, by the default and by the paper's combination, and the same with the model of 1.5 billion."""
+    found = {kind: asyncio.run(retention.count(SMALL, kind)) for kind in ("intrinsic", "paper")}
+    default, paper = found["intrinsic"], found["paper"]
+    return [
+        Result("facts kept of 17, default", default, "facts", 9, True, {"default": default, "rewrite + always": paper}),
+        Result("facts kept of 17, default less rewrite + always", default - paper, "facts", 1, True),
+    ]
+
+
+def recalled() -> list[Result]:
+    """Facts recalled of 15, means and intervals, for both models."""
+    rows = []
+    for name in (SMALL, LARGER):
+        table = recall.results(name, 5)
+        gain = table["default"]["interval"][0] - table["none"]["interval"][0]
+        bar = f"facts recalled of 15, default less none, {name}"
+        rows.append(Result(bar, round(gain, 2), "facts", 0.01, True, table))
+    return rows
+
+
+SUITES: dict[str, list[Callable[[], list[Result]]]] = {
+    "tokens": [tokens.growth, tokens.total],
+    "speed": [speed.overhead, speed.makespan, speed.startup],
+    "retention": [facts_kept],
+    "casestudy": [casestudy.results],
+    "recall": [recalled],
+}
+
+
+def main(names: list[str]) -> int:
+    """Measure the named suites; the status is 1 when a bar is missed."""
+    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    missed = 0
+    for name in names or list(SUITES):
+        print(f"{name} …", flush=True)
+        results = [result for measure in SUITES[name] for result in measure()]
+        kept[name] = {
+            "command": f"python -m bench {name}",
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "machine": machine(),
+            "results": [{**asdict(result), "met": result.met} for result in results],
+        }
+        for result in results:
+            missed += not result.met
+            print(
+                f"  {'ok    ' if result.met else 'MISSED'} {result.name}: {result.figure:.3g} {result.unit}", flush=True
+            )
+        KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        PAGE.write_text(page(kept))
+    return 1 if missed else 0
+
+
+def page(kept: dict[str, Any]) -> str:
+    """docs/benchmarks.md out of the kept results."""
+    parts = [
+        "# Benchmarks\n\nWritten by `make bench`; do not edit. Ratios are taken in one run with the contenders in turn, "
+        "and are medians of seven. CPU time is user and system time. The embedded models are small: their figures say what "
+        "the memory does with a weak model, not how good a design can be.\n"
+    ]
+    for name, suite in kept.items():
+        where = ", ".join(f"{key} {value}" for key, value in suite["machine"].items())
+        parts.append(f"## {name.capitalize()}\n\n`{suite['command']}`, {suite['date']}; {where}.\n")
+        parts.append("| what | figure | bar | met |\n|---|---|---|---|")
+        for row in suite["results"]:
+            limit = row["limit"]
+            bar = "" if limit is None else f"{'≥' if row['least'] else '≤'} {limit:g}"
+            figure = f"{row['figure']:.3g} {'' if row['unit'] == 'ratio' else row['unit']}".strip()
+            parts.append(f"| {row['name']} | {figure} | {bar} | {'yes' if row['met'] else '**no**'} |")
+        parts.append("")
+        parts.extend(_details(suite["results"]))
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _details(results: list[dict[str, Any]]) -> list[str]:
+    lines: list[str] = []
+    for row in results:
+        if not row["detail"]:
+            continue
+        lines.append(f"{row['name']}:\n")
+        if all(isinstance(value, dict) for value in row["detail"].values()):
+            keys = list(next(iter(row["detail"].values())))
+            lines += [f"| | {' | '.join(keys)} |", f"|---|{'---|' * len(keys)}"]
+            lines += [f"| {n} | {' | '.join(str(d[k]) for k in keys)} |" for n, d in row["detail"].items()]
+        else:
+            lines += [f"- {name}: {value:,}" for name, value in row["detail"].items()]
+        lines.append("")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -339,12 +339,14 @@ async def test_the_first_version_of_a_turn_stands(store: SQLiteStore) -> None:
 async def test_a_cancelled_write_is_written(store: SQLiteStore) -> None:
     """A cancelled caller must not leave behind a store that knows less than was handed to it."""
     await store.add_run(run())
-    task = asyncio.create_task(store.add_turn("r", turn(0, "A", "x")))
+    tasks = [asyncio.create_task(store.add_turn("r", turn(i, "A", "x"))) for i in range(20)]
     await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(await store.turns("r")) == 1
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(await store.turns("r")) == 20
 
 
 async def test_a_store_in_memory_is_a_store() -> None:

@@ -94,7 +94,6 @@ async def construct_context(
     start = newest_that_fit(sizes, room - taken)
     if stepped:
         start = max(start, stepped_start(sizes, int(room * SHARE)))
-    start = min(start, max(len(sizes) - 1, 0))
     return Context(memory, tuple(turns[start:]))
 
 

@@ -51,9 +51,13 @@ __all__ = [
 
 
 class MemeplexError(Exception):
-    """Base of all errors. ``str(error)`` is one line; ``remedy`` says what to do; neither holds a secret."""
+    """Base of all errors. ``str(error)`` is one line; ``remedy`` says what to do; neither holds a secret.
+
+    ``run`` is the run that it has ended, where there is one to go on with.
+    """
 
     exit_code = 1
+    run = ""
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)

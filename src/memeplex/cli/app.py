@@ -80,7 +80,8 @@ def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
     except MemeplexError as error:
         _trace(debug)
         kind = type(error).__name__
-        show_error(str(error), error.remedy, error.exit_code, kind=kind, as_json=as_json)
+        more = {"run": error.run} if error.run else {}
+        show_error(str(error), error.remedy, error.exit_code, kind=kind, as_json=as_json, **more)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is one line too
         _trace(debug)

@@ -62,7 +62,7 @@ async def _vote(model: Model) -> str:
     vote = await cast_vote(
         model, _settings(96), proposal=_SAID, criteria=["It names the store."], name="DEA", role=_ROLE
     )
-    return "accepts" if vote.output.vote == "ACCEPT" else "objects"
+    return vote.output.vote
 
 
 async def _notes(model: Model) -> str:

@@ -19,6 +19,7 @@ from memeplex.cli.view import open_view
 from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunLockedError, StorageError, UserError
 from memeplex.memory import parse_memory
 from memeplex.messages import Task
+from memeplex.models.testing import ScriptedModel
 from memeplex.storage import Run, Store, open_store
 from memeplex.teams import RunResult, Team, TeamSpec, build_team, new_run_id, read_team
 from memeplex.telemetry import Event, RunStarted, subscribe
@@ -122,6 +123,8 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
         task=text,
         seed=seed,
     )
+    # Everything but the models is tried before anything is fetched.
+    build_team(job.spec, lambda name: ScriptedModel((), name=name))
     asyncio.run(_usable(job.store))
     return _perform(job)
 
@@ -183,7 +186,7 @@ def _perform(job: Job) -> int:
             fetch_missing(sorted(names), quiet=job.shown.quiet)
         report = asyncio.run(_work(job))
     except MemeplexError as error:
-        error.remedy = _remedy(error, job)
+        error.remedy, error.run = _remedy(error, job), job.run_id if job.started else ""
         raise
     write_results(job.shown.out, report, job.how_to_resume)
     print_report(report, as_json=job.shown.json, quiet=job.shown.quiet, resume=job.how_to_resume)

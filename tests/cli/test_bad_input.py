@@ -1,0 +1,241 @@
+"""What bad input gets: one line that names the thing, the remedy, an exit code of its own, and no traceback."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from cli.conftest import Cli, Endpoint, Said, said
+from cli.test_run import stored
+
+from memeplex.storage import open_store
+
+
+def refused(told: Said, code: int, *words: str, remedy: str = "") -> None:
+    """The whole shape of a failure."""
+    assert told.code == code, told.err
+    assert "Traceback" not in told.err + told.out
+    errors = [line for line in told.err.splitlines() if line.startswith("error: ")]
+    remedies = [line for line in told.err.splitlines() if line.startswith("remedy: ")]
+    assert len(errors) == 1
+    for word in words:
+        assert word in errors[0]
+    assert len(remedies) == bool(remedy)
+    assert not remedy or remedy in remedies[0]
+
+
+# ---- team files and wrong use
+
+
+def test_a_team_that_is_not_there(cli: Cli) -> None:
+    refused(cli("run", "data-pipelin"), 2, "data-pipelin", remedy="did you mean 'data-pipeline'?")
+    refused(cli("run", "missing.yaml"), 2, "missing.yaml", "No such file", remedy="path of a team file")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("name: x\nagents: [\n", 3, "not valid YAML"),
+        ("name: x\nagents:\n  - {name: A, role: r}\ncolour: red\n", 4, "unknown key 'colour'"),
+        ("name: x\nagents:\n  - name: A\n    role: r\n    memory: nothing\n", 5, "no memory named 'nothing'"),
+        ("name: x\nagents:\n  - {name: A, role: r}\nspeakers: loudest\n", 4, "loudest"),
+    ],
+)
+def test_a_malformed_team_file_is_named_with_its_line(cli: Cli, text: str, line: int, words: str) -> None:
+    Path("bad.yaml").write_text(text)
+    told = cli("run", "bad.yaml")
+    assert told.code == 2 and told.err.startswith(f"error: bad.yaml:{line}: ") and words in told.err
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words", "remedy"),
+    [
+        (("--model", "gpt"), "'gpt'", "PROVIDER:NAME"),
+        (("--model", "local:nothing"), "'nothing'", "qwen2.5-coder-0.5b"),
+        (("--model", "local:/no/such.gguf"), "/no/such.gguf", "GGUF"),
+        (("--model", "openai:gpt-4.1"), "needs a key", "OPENAI_API_KEY"),
+        (("--memory", "elephant"), "'elephant'", "intrinsic"),
+        (("--memory", "intrinsic,mode"), "'mode' is not argument=value", ""),
+        (("--memory", "intrinsic,mode=fast"), "mode", ""),
+        (("--template", "paper"), "--template", "memeplex run --help"),
+        (("--max-turns", "0"), "--max-turns", "memeplex run --help"),
+        (("--seed", "-1"), "--seed", "memeplex run --help"),
+        (("--colour",), "--colour", "memeplex run --help"),
+        (("--store", "mysql://host"), "mysql", ""),
+        (("--store", ""), "has no path", "PATH"),
+        (("--out", "/dev/null/x"), "/dev/null/x", "--out"),
+    ],
+)
+def test_an_option_that_cannot_be(cli: Cli, team: Path, flags: tuple[str, ...], words: str, remedy: str) -> None:
+    told = cli("run", team, *flags)
+    code = 3 if "needs a key" in words or ".gguf" in words else 2
+    assert told.code == code and words in told.err and remedy in told.err and told.out == ""
+    assert "Traceback" not in told.err and sum(line.startswith("error: ") for line in told.err.splitlines()) == 1
+
+
+def test_a_team_without_a_task(cli: Cli, team: Path) -> None:
+    team.write_text(team.read_text().replace("task: Build a bridge.\n", ""))
+    refused(cli("run", team), 2, "no task", remedy="memeplex run")
+
+
+def test_a_command_that_does_not_exist(cli: Cli) -> None:
+    refused(cli("rum"), 2, "No such command 'rum'", "'run'", remedy="memeplex --help")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("colour = 1", "unknown key 'colour'"),
+        ('[models."openai:x"]\napi_key = "sesame"', "unknown key 'models.openai:x.api_key'"),
+        ('[models."openai:x"]\nwindow = -1', "models.openai:x.window"),
+        ("model = ", "not valid TOML"),
+    ],
+)
+def test_a_configuration_file_that_is_not_right(cli: Cli, home: Path, text: str, words: str) -> None:
+    config = home / "config" / "memeplex" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+    told = cli("run", "panel")
+    refused(told, 2, "config.toml", words, remedy=" ")
+    assert "sesame" not in told.err
+
+
+# ---- stores
+
+
+def test_a_store_of_a_newer_version(cli: Cli, duo: tuple[str, ...]) -> None:
+    with sqlite3.connect("new.db") as db:
+        db.execute("pragma user_version = 99")
+    db.close()
+    before = Path("new.db").read_bytes()
+    refused(cli("run", *duo, "--store", "new.db"), 4, "new.db", "newer version", remedy="upgrade")
+    refused(cli("runs", "--store", "new.db"), 4, "newer version", remedy="upgrade")
+    assert Path("new.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("path", ["/dev/null/x.db", "/proc/nowhere/x.db", "."])
+def test_a_store_in_an_impossible_place(cli: Cli, duo: tuple[str, ...], path: str) -> None:
+    refused(cli("run", *duo, "--store", path), 4, "store", remedy="--store")
+
+
+def test_a_file_that_is_no_database(cli: Cli, duo: tuple[str, ...]) -> None:
+    Path("notes.txt").write_text("Not a database, but somebody's notes. " * 40)
+    refused(cli("run", *duo, "--store", "notes.txt"), 4, "not a database", remedy="--store")
+    assert Path("notes.txt").read_text().startswith("Not a database")
+
+
+def test_a_store_that_is_not_there_is_not_made_by_reading(cli: Cli) -> None:
+    refused(cli("runs", "--store", "typo.db"), 4, "typo.db", remedy="--store")
+    told = cli("runs")
+    assert told.code == 0 and "no runs yet" in told.out
+    refused(cli("show", "2026"), 2, "'2026'", remedy="memeplex runs")
+    refused(cli("memory", "show", "A"), 2, "run", remedy="memeplex run")
+    assert not any(Path().rglob("*.db"))
+
+
+def test_a_run_that_another_process_holds(cli: Cli, process: Cli, team: Path, endpoint: Endpoint) -> None:
+    endpoint.reply = lambda body, number: said("", refusal="no")
+    run = cli("run", team, "--model", endpoint.model, "--store", "held.db", "--json").json["error"]["run"]
+    store = open_store("held.db")
+    with store.lock(run):
+        refused(process("resume", run, "--store", "held.db"), 4, run, "another process", remedy="wait")
+    refused(cli("resume", "nope", "--store", "held.db"), 2, "'nope'", remedy="memeplex runs")
+
+
+# ---- models
+
+
+def test_an_endpoint_out_of_reach(process: Cli, team: Path) -> None:
+    told = process("run", team, "--model", "http://127.0.0.1:1/v1#x", "--store", "s.db")
+    refused(told, 3, "127.0.0.1:1", "cannot be reached", remedy="memeplex resume ")
+    assert "is the server running" in told.err and "--store s.db" in told.err
+
+
+def test_a_wrong_key(cli: Cli, endpoint: Endpoint, team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint.reply = lambda body, number: (401, {"error": {"message": "Incorrect API key: sesame"}})
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}/v1")
+    told = cli("run", team, "--model", "openai:fake")
+    refused(told, 3, "401", "Incorrect API key", remedy="OPENAI_API_KEY")
+    assert "sesame" not in told.err and "memeplex resume" in told.err
+    refused(cli("run", team, "--model", endpoint.model), 3, "401", remedy="key_env")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (said(""), "empty"),
+        (said("", refusal="I will not."), "I will not"),
+        ((404, {"error": {"message": "no such model"}}), "no such model"),
+        ((200, {"choices": []}), "no reply"),
+    ],
+)
+def test_a_model_that_does_not_answer(cli: Cli, endpoint: Endpoint, team: Path, answer: object, words: str) -> None:
+    good = endpoint.reply
+    endpoint.reply = lambda body, number: good(body, number) if number < 4 else answer  # type: ignore[return-value]
+    told = cli("run", team, "--model", endpoint.model, "--memory", "none", "--store", "k.db", "--json")
+    assert told.code == 3 and words in told.err.lower() + told.err
+    error = told.json["error"]
+    assert error["exit_code"] == 3 and f"memeplex resume {error['run']}" in error["remedy"]
+    run, turns, _ = stored("k.db", error["run"])
+    assert run.status == "failed" and len(turns) == 3
+    endpoint.reply = good
+    gone_on = cli("resume", error["run"], "--store", "k.db", "--json")
+    assert gone_on.code == 0 and gone_on.json["turns"] == 4
+
+
+def test_a_model_that_repeats_itself(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    endpoint.reply = lambda body, number: said("Yes.")
+    team.write_text(team.read_text().replace("max_turns: 4", "max_turns: 40"))
+    told = cli("run", team, "--model", endpoint.model, "--json")
+    assert told.code == 6 and told.json["outcome"]["status"] == "stalled" and "Traceback" not in told.err
+
+
+def test_characters_that_no_store_and_no_terminal_can_hold(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    endpoint.reply = lambda body, number: said(f"a\ud800b\0c{number} \x1b]0;title\x07\x1b[2J[red]x[/red]\u202e")
+    told = cli("run", team, "--model", endpoint.model, "--store", "u.db", "--json")
+    assert told.code == 0
+    contents = {turn.content[:4] for turn in stored("u.db", told.json["run"])[1]}
+    assert contents == {"a\ufffdbc"}
+    shown = cli("show", told.json["run"], "--turns", "--memory", "A", "--store", "u.db")
+    for text in (told.err, shown.out):
+        assert "[red]x[/red]" in text and not {"\x1b", "\x07", "\0", "\u202e"} & set(text) and "title" not in text
+
+
+def test_a_context_smaller_than_the_task(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    team.write_text(team.read_text() + "context_tokens: 64\n")
+    told = cli("run", team, "x " * 400, "--model", endpoint.model)
+    refused(told, 5, "tokens of a context budget of 64", remedy="context_tokens")
+    assert "memeplex resume" not in told.err and endpoint.requests == []
+
+
+def test_a_full_disk(cli: Cli, duo: tuple[str, ...]) -> None:
+    refused(cli("run", *duo, "--store", "/dev/full"), 4, "/dev/full", remedy="--store")
+
+
+# ---- how it is told
+
+
+def test_with_json_the_error_is_an_object_too(cli: Cli) -> None:
+    told = cli("run", "nope", "--json")
+    error = told.json["error"]
+    assert (error["type"], error["exit_code"], told.code) == ("UnknownNameError", 2, 2)
+    assert error["message"] in told.err and error["remedy"] in told.err
+    assert cli("runs", "--bogus", "--json").json["error"]["type"] == "UsageError"
+
+
+def test_debug_shows_the_traceback_wherever_it_stands(cli: Cli) -> None:
+    for arguments in (("--debug", "run", "nope"), ("run", "nope", "--debug")):
+        told = cli(*arguments)
+        assert told.code == 2 and "Traceback" in told.err and told.err.splitlines()[-2].startswith("error: ")
+
+
+def test_a_fault_of_ours_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*about: object) -> None:
+        raise RuntimeError("ouch\nsecond line")
+
+    monkeypatch.setattr("memeplex.cli.runs.library_teams", broken)
+    told = cli("teams", "--json")
+    refused(told, 1, "internal error: RuntimeError: ouch second line", remedy="run again with --debug")
+    assert json.loads(told.out)["error"]["exit_code"] == 1

@@ -1,0 +1,168 @@
+"""run and resume: what is printed, written and stored."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from cli.conftest import Cli, Endpoint
+
+from memeplex.cli import models as cli_models
+from memeplex.storage import open_store
+from memeplex.teams import read_team
+
+
+def stored(url: object, run: str) -> Any:
+    async def read() -> Any:
+        store = open_store(str(url))
+        try:
+            return await store.run(run), await store.turns(run), await store.versions(run)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def test_the_case_study_ends_with_its_document(cli: Cli, record: Callable[..., str], home: Path) -> None:
+    model = record("data-pipeline")
+    said = cli("run", "data-pipeline", "--model", model, "--out", "results")
+    assert said.code == 0
+    for part in ("## Summary", "## Plan", "## Resources", "## Specification", "onsensus was reached", "memory update"):
+        assert part in said.out
+    assert f"Written by {model}" in said.out and "Traceback" not in said.err
+    lines = said.err.splitlines()
+    assert any(line.startswith("turn 1 of at most 40, BOA (discussion): ") for line in lines)
+    assert any(line.startswith("  memory of BOA, version 1, updated: ") for line in lines)
+    names = {"design.md", "document.json", "specification.json", "transcript.jsonl", "memories.json", "run.json"}
+    assert {path.name for path in Path("results").iterdir()} == names
+    document = json.loads(Path("results/document.json").read_text())
+    jsonschema.validate(document, read_team("data-pipeline").output or {})
+    assert json.loads(Path("results/specification.json").read_text()) == document["specification"]
+    whole = json.loads(Path("results/run.json").read_text())
+    assert len(Path("results/transcript.jsonl").read_text().splitlines()) == whole["turns"]
+    assert json.loads(Path("results/memories.json").read_text()) == whole["memories"]
+
+
+def test_json_is_one_object_and_nothing_else(process: Cli, duo: tuple[str, ...]) -> None:
+    said = process("run", *duo, "--json", "--store", "runs.db")
+    assert said.code == 0
+    told = said.json
+    assert told["status"] == "finished" and told["outcome"]["status"] == "completed" and told["document"] is None
+    assert told["turns"] == 4 and set(told["memories"]) == {"A", "B"}
+    assert told["usage"]["total"]["calls"] == sum(u["calls"] for u in told["usage"]["by_purpose"].values())
+    assert set(told["usage"]["by_purpose"]) == {"answer", "memory update"}
+    assert told["cached_share"] == 0 and told["memory_share"] == 0 and told["seconds"] > 0
+    assert told["model"] == duo[2]
+    run, turns, _ = stored("runs.db", told["run"])
+    assert run.status == "finished" and len(turns) == 4
+
+
+def test_quiet_is_the_result_alone(cli: Cli, duo: tuple[str, ...]) -> None:
+    said = cli("run", *duo, "--quiet")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("B decides: ") and said.out.count("\n") == 1
+
+
+def test_overrides_are_part_of_the_stored_team(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    team.write_text(team.read_text().replace("role: You plan.", "role: You plan.\n    memory: none"))
+    flags = ("--memory", "intrinsic,mode=notes,policy=always", "--template", "generic", "--seed", 7, "--max-turns", 2)
+    said = cli(
+        "run", team, "Dig.", "--model", endpoint.model, *flags, "--layout", "paper", "--sequential", "--json",
+        "--store", "o.db",
+    )  # fmt: skip
+    run, turns, versions = stored("o.db", said.json["run"])
+    assert said.code == 0 and run.seed == 7 and run.task.text == "Dig." and len(turns) == 2
+    spec = run.spec
+    assert spec["memory"] == {"kind": "intrinsic", "mode": "notes", "policy": "always"}
+    assert spec["agents"][0]["memory"] == "none" and spec["agents"][1]["memory"] is None
+    assert (spec["layout"], spec["overlap"], spec["template"]) == ("paper", False, "generic")
+    assert spec["termination"]["max_turns"] == 2 and spec["model"] == endpoint.model
+    assert {version.agent for version in versions} == {"B"}
+
+
+def test_memory_none_is_for_all(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    team.write_text(team.read_text().replace("role: You plan.", "role: You plan.\n    memory: paper"))
+    said = cli("run", team, "--model", endpoint.model, "--memory", "none", "--json", "--quiet")
+    assert said.code == 0 and said.json["memories"] == {}
+    assert set(said.json["usage"]["by_purpose"]) == {"answer"}
+
+
+def test_a_task_can_be_read_from_standard_input(process: Cli, endpoint: Endpoint, team: Path) -> None:
+    said = process("run", team, "-", "--model", endpoint.model, "--store", "i.db", "--json", input="Dig a tünnel.\n")
+    assert stored("i.db", said.json["run"])[0].task.text == "Dig a tünnel.\n"
+
+
+def test_resume_of_a_finished_run_gives_the_same_result(cli: Cli, duo: tuple[str, ...], home: Path) -> None:
+    first = cli("run", *duo, "--json").json
+    (home / "cassette.jsonl").unlink()
+    again = cli("resume", first["run"], "--json", "--out", "late")
+    assert again.code == 0
+    assert {**again.json, "seconds": 0} == {**first, "seconds": 0}
+    assert Path("late/transcript.jsonl").exists()
+
+
+def test_the_model_of_the_settings_is_for_teams_that_name_none(
+    cli: Cli, duo: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team, _, model = duo
+    monkeypatch.setenv("MEMEPLEX_MODEL", model)
+    monkeypatch.setenv("MEMEPLEX_STORE", "env.db")
+    assert cli("run", team, "--json").json["model"] == model
+    assert Path("env.db").exists()
+    Path(team).write_text(f"model: recorded:elsewhere\n{Path(team).read_text()}")
+    assert "elsewhere" in cli("run", team).err
+
+
+def test_the_key_comes_from_the_variable_that_the_file_names(
+    cli: Cli, endpoint: Endpoint, team: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = home / "config" / "memeplex" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f'[models."openai:fake"]\nbase_url = "{endpoint.url}/v1"\nkey_env = "MY_KEY"\nbody = {{top_p = 1}}'
+    )
+    said = cli("run", team, "--model", "openai:fake")
+    assert said.code == 2 and "MY_KEY" in said.err and endpoint.requests == []
+    monkeypatch.setenv("MY_KEY", "sesame")
+    assert cli("run", team, "--model", "openai:fake").code == 0
+    assert endpoint.requests[0]["authorization"] == "Bearer sesame" and endpoint.requests[0]["top_p"] == 1
+
+
+def test_no_key_is_asked_for_where_none_is_needed(
+    cli: Cli, endpoint: Endpoint, team: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}/v1")
+    assert cli("run", team, "--model", "openai:fake").code == 0
+    assert endpoint.requests[0]["authorization"] is None
+
+
+def test_a_key_for_openai_goes_to_no_other_endpoint(
+    cli: Cli, endpoint: Endpoint, team: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame")
+    assert cli("run", team, "--model", endpoint.model).code == 0
+    assert {request["authorization"] for request in endpoint.requests} == {None}
+
+
+def test_missing_weights_are_fetched_first(cli: Cli, team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def pull(name: str, *, progress: Callable[[int, int, str], None]) -> Path:
+        asked.append(name)
+        progress(1, 2, "a source")
+        return Path("x")
+
+    monkeypatch.setattr(cli_models, "pull", pull)
+    said = cli("run", team, "--model", "local:qwen2.5-coder-0.5b")
+    assert asked == ["qwen2.5-coder-0.5b"]
+    assert said.code == 3 and "fetching local:qwen2.5-coder-0.5b" in said.err and said.out == ""
+
+
+def test_the_sentence_about_a_small_model(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    small = f"{endpoint.url}/v1#tiny-0.5b"
+    assert f"Written by {small}, a small model: read it as a demonstration, not as advice." in (
+        cli("run", team, "--model", small).out
+    )

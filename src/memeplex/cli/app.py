@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from memeplex.cli.output import prepare_streams, say, show_error, silence
+from memeplex.cli.output import ReaderGoneError, prepare_streams, say, show_error, silence
 from memeplex.errors import MemeplexError
 
 __all__ = ["app", "execute"]
@@ -52,7 +52,7 @@ def execute(arguments: list[str]) -> int:
     arguments = [argument for i, argument in enumerate(arguments) if argument != "--debug" or i > end]
     try:
         return _checked(arguments, debug=debug, as_json=as_json)
-    except BrokenPipeError:
+    except (ReaderGoneError, BrokenPipeError):
         # Whoever read our output has enough; what was done is done.
         silence()
         return 0
@@ -63,7 +63,7 @@ def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
         code = typer.main.get_command(app).main(arguments, prog_name="memeplex", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:
+    except (ReaderGoneError, BrokenPipeError):
         raise
     except (KeyboardInterrupt, typer.Abort):
         show_error("interrupted", "", _INTERRUPTED, kind="Interrupted", as_json=as_json)

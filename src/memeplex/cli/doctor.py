@@ -10,7 +10,7 @@ from pathlib import Path
 
 from memeplex.cli.config import Models, Settings, config_file, load_settings
 from memeplex.cli.models import fetch_missing
-from memeplex.cli.output import clean, table, tell, tell_json
+from memeplex.cli.output import clean, say, table, tell, tell_json
 from memeplex.cli.probes import PROBES, Probe, text_call
 from memeplex.errors import MemeplexError, ModelError
 from memeplex.models import Model
@@ -120,6 +120,7 @@ async def _probe(name: str, settings: Settings) -> list[Check]:
 
 async def _try(probe: Probe, model: Model) -> Check:
     needed = probe.needed(model)
+    say(f"trying {model.name}: {probe.what}")
     try:
         found = await probe.call(model)
     except ModelError as error:

@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["clean", "console", "prepare_streams", "say", "show_error", "silence", "table", "tell", "tell_json"]
+__all__ = [
+    "ReaderGoneError",
+    "clean",
+    "console",
+    "prepare_streams",
+    "say",
+    "show_error",
+    "silence",
+    "table",
+    "tell",
+    "tell_json",
+]
 
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor
@@ -30,6 +41,10 @@ def clean(text: str, *, one_line: bool = False) -> str:
     """Text that a terminal prints as it stands: no escape sequence, no control, no turn of direction."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return " ".join(text.split()) if one_line else text
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our output has closed it. Not an ``OSError``, which Typer and Rich would take for a failure."""
 
 
 def prepare_streams() -> None:
@@ -65,8 +80,11 @@ def say(text: str) -> None:
 
 
 def _write(stream: TextIO, text: str, *, raw: bool = False) -> None:
-    stream.write((text if raw else clean(text)) + "\n")
-    stream.flush()
+    try:
+        stream.write((text if raw else clean(text)) + "\n")
+        stream.flush()
+    except BrokenPipeError as error:
+        raise ReaderGoneError from error
 
 
 def show_error(message: str, remedy: str, code: int, *, kind: str, as_json: bool, **more: object) -> None:
@@ -99,4 +117,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: S
         made.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
     for row in rows:
         made.add_row(*(Text(clean(str(cell))) for cell in row))
-    console().print(made)
+    shown = console()
+    with shown.capture() as captured:
+        shown.print(made)
+    _write(sys.stdout, captured.get().removesuffix("\n"), raw=True)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from memeplex.autonoms import cast_vote, choose_speaker, make_template, patch_memory, rewrite_memory, take_notes
+from memeplex.errors import ModelError
 from memeplex.memory import MemoryScope
 from memeplex.memory.intrinsic import IntrinsicSettings
+from memeplex.memory.notes import key_terms
 from memeplex.memory.template import Mode, Slot, Template
 from memeplex.messages import Turn
 from memeplex.models import ChatMessage, Model, Settings, schema_model
@@ -111,7 +113,15 @@ def _update(mode: Mode) -> type[BaseModel]:
 
 
 def _held(output: BaseModel | None) -> str:
-    return "; ".join(f"{k}: {', '.join(v)}" for k, v in _TEMPLATE.read(output).items()) if output else ""
+    """What the memory would hold.
+
+    Raises:
+        ModelError: nothing of what was said; a valid reply alone is no memory.
+    """
+    held = "; ".join(f"{k}: {', '.join(v)}" for k, v in _TEMPLATE.read(output).items()) if output else ""
+    if not key_terms(held) & key_terms(_SAID):
+        raise ModelError(f"the reply is valid, but holds nothing of what was said: {held or 'empty'}")
+    return held
 
 
 text_call = Probe(what="text", call=_text, instead="choose another model with --model")

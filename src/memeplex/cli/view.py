@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from memeplex.cli.output import clean, console, say
+from memeplex.cli.output import ReaderGoneError, clean, console, say
 from memeplex.messages import Turn, TurnKind
 from memeplex.storage import MemoryVersion
 from memeplex.teams import TeamSpec
@@ -108,6 +108,11 @@ class Progress:
         return sum(turn.kind is not TurnKind.VOTE for turn in self.turns)
 
     @property
+    def current(self) -> int:
+        """The turn that is being spoken, or was the last."""
+        return min(self.number + bool(self.speaker), self.most)
+
+    @property
     def cost(self) -> str:
         """Tokens so far, the cached share, and the time."""
         total = self.spent.total
@@ -170,7 +175,7 @@ class _Plain(_Nothing):
         if (text := self._line(event)) and not self._broken:
             try:
                 say(text)
-            except OSError:
+            except (OSError, ReaderGoneError):
                 self._broken = True
 
     def _line(self, event: Event) -> str:
@@ -230,7 +235,7 @@ class _Live(_Nothing):
         progress = self._progress
         now = f"{progress.speaker} speaks" if progress.speaker else "…"
         stage = f", {progress.stage}" if progress.stage else ""
-        head = f"{progress.team}{stage}: turn {progress.number + 1} of at most {progress.most}, {now}"
+        head = f"{progress.team}{stage}: turn {progress.current} of at most {progress.most}, {now}"
         parts: list[RenderableType] = [Text(clean(head), style="bold"), Text(progress.cost, style="dim")]
         if progress.notice:
             parts.append(Text(clean(progress.notice, one_line=True), style="yellow", overflow="ellipsis", no_wrap=True))

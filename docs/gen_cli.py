@@ -1,0 +1,68 @@
+"""Write ``docs/cli.md`` from the help of every command: ``python docs/gen_cli.py``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from memeplex.cli.app import app
+
+PAGE = Path(__file__).with_name("cli.md")
+INTRODUCTION = """\
+# Command line
+
+<!-- Written by docs/gen_cli.py with Typer VERSION from the help texts; a test compares the two. -->
+
+Results go to standard output, progress and errors to standard error. With `--json` standard output is one JSON
+object, in case of an error too. Every error is one line, with one more on what to do about it.
+
+| exit code | what it says |
+|---|---|
+| 0 | done, with or without consensus |
+| 1 | internal error; run again with `--debug` |
+| 2 | wrong use, or a team file that is not right |
+| 3 | the model or its endpoint |
+| 4 | the store |
+| 5 | a budget was reached, or the task is longer than the context |
+| 6 | the team turned in circles |
+| 130 | interrupted; `memeplex resume RUN` goes on |
+
+`MEMEPLEX_MODEL` and `MEMEPLEX_STORE` set the model and the store for every command, and `config.toml` in the user's
+configuration folder (`~/.config/memeplex` on Linux) does so for good:
+
+```toml
+model = "openai:gpt-4.1-mini"
+store = "/data/memeplex.db"
+
+[models."http://127.0.0.1:8000/v1#qwen3"]
+key_env = "QWEN_KEY"       # the variable that holds the key; never the key itself
+window = 32768
+temperature = 0.5
+body = {top_p = 0.9}       # sent along with every request
+```
+
+`OPENAI_API_KEY` and `OPENAI_BASE_URL` are read for `openai:NAME` alone.
+"""
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    """Every command by its words, the program itself first."""
+    yield ()
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        yield (name,)
+        for below in getattr(command, "commands", ()):
+            yield (name, below)
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [INTRODUCTION.replace("VERSION", typer.__version__)]
+    for words in commands():
+        told = CliRunner().invoke(app, [*words, "--help"], prog_name="memeplex", env={"COLUMNS": "100"})
+        parts.append(f"## {' '.join(('memeplex', *words))}\n\n```text\n{told.output.strip()}\n```\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")

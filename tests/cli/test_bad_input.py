@@ -2,10 +2,11 @@
 
 import json
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
-from cli.conftest import Cli, Endpoint, Said, said
+from cli.conftest import Cli, Endpoint, Said, command, said
 from cli.test_run import stored
 
 from memeplex.storage import open_store
@@ -39,13 +40,15 @@ def test_a_team_that_is_not_there(cli: Cli) -> None:
         ("name: x\nagents:\n  - {name: A, role: r}\ncolour: red\n", 4, "unknown key 'colour'"),
         ("name: x\nagents:\n  - name: A\n    role: r\n    memory: nothing\n", 5, "no memory named 'nothing'"),
         ("name: x\nagents:\n  - {name: A, role: r}\nspeakers: loudest\n", 4, "loudest"),
+        ("name: x\nname: y\n", 2, "stands twice"),
+        ("a: &a [*a]\n", 0, "refers to itself"),
+        ("[" * 5000, 0, "nested too deeply"),
     ],
 )
 def test_a_malformed_team_file_is_named_with_its_line(cli: Cli, text: str, line: int, words: str) -> None:
     Path("bad.yaml").write_text(text)
     told = cli("run", "bad.yaml")
-    assert told.code == 2 and told.err.startswith(f"error: bad.yaml:{line}: ") and words in told.err
-    assert "Traceback" not in told.err
+    refused(told, 2, f"error: bad.yaml:{line}: " if line else "error: bad.yaml: ", words, remedy=" ")
 
 
 @pytest.mark.parametrize(
@@ -210,8 +213,21 @@ def test_a_context_smaller_than_the_task(cli: Cli, endpoint: Endpoint, team: Pat
     assert "memeplex resume" not in told.err and endpoint.requests == []
 
 
-def test_a_full_disk(cli: Cli, duo: tuple[str, ...]) -> None:
-    refused(cli("run", *duo, "--store", "/dev/full"), 4, "/dev/full", remedy="--store")
+def test_a_full_disk(process: Cli, endpoint: Endpoint, team: Path) -> None:
+    """No file may grow past 300 KB; what was written before stays, and the run goes on once there is room."""
+    team.write_text(team.read_text().replace("max_turns: 4", "max_turns: 30"))
+    arguments = command("run", team, "--model", endpoint.model, "--store", "full.db", "--json")
+    limited = ["sh", "-c", 'ulimit -f 600; exec "$@"', "sh", *arguments]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    told = Said(done.returncode, done.stdout, done.stderr)
+    refused(told, 4, "full.db", remedy="memeplex resume ")
+    assert "nothing committed is lost" in told.err
+    run = told.json["error"]["run"]
+    kept = stored("full.db", run)[1]
+    assert 0 < len(kept) < 30
+    gone_on = process("resume", run, "--store", "full.db", "--json")
+    assert gone_on.code == 0 and gone_on.json["turns"] == 30
+    assert list(stored("full.db", run)[1][: len(kept)]) == list(kept)
 
 
 # ---- how it is told

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from memeplex.cli.output import ReaderGoneError, prepare_streams, say, show_error, silence
-from memeplex.errors import MemeplexError
+from memeplex.errors import MemeplexError, TeamFileError
 
 __all__ = ["app", "execute"]
 
@@ -80,6 +80,8 @@ def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
     except MemeplexError as error:
         _trace(debug)
         kind = type(error).__name__
+        if isinstance(error, TeamFileError):
+            error.remedy = error.remedy or "mend the file; memeplex teams lists some to start from"
         more = {"run": error.run} if error.run else {}
         show_error(str(error), error.remedy, error.exit_code, kind=kind, as_json=as_json, **more)
         return error.exit_code

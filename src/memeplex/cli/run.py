@@ -202,7 +202,7 @@ def _remedy(error: MemeplexError, job: Job) -> str:
         remedy = f'name the variable that holds the key as key_env under [models."NAME"] in {config_file()}'
     if job.started and isinstance(error, ModelError | StorageError) and not isinstance(error, RunLockedError):
         go_on = f"go on with: {job.how_to_resume}"
-        remedy = f"{remedy}; then {go_on}" if remedy else go_on
+        remedy = f"{remedy}{' Then' if remedy.endswith('?') else '; then'} {go_on}" if remedy else go_on
     return remedy
 
 

@@ -125,7 +125,7 @@ def notice(event: Event) -> str:
     """A line on what did not go smoothly; empty for everything else."""
     match event:
         case ReplyRetried(model=model, purpose=purpose, reason=reason):
-            return f"{model}, {purpose.value}: {reason}"
+            return reason if reason.startswith(model) else f"{model}, {purpose.value}: {reason}"
         case ContextCut(agent=agent, what=what, before=before, after=after):
             return f"{agent}: {what}, {before} to {after} tokens"
     return ""

@@ -190,6 +190,9 @@ def _parse(text: str, path: str) -> TeamSpec:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
+        double = None if node is None else _double(node)
+    except RecursionError as error:
+        raise TeamFileError("is nested too deeply, or refers to itself", path=path) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise TeamFileError(f"not valid YAML: {error.problem}", path=path, line=line) from error
@@ -197,7 +200,7 @@ def _parse(text: str, path: str) -> TeamSpec:
         raise TeamFileError(f"not valid YAML: {error}", path=path) from error
     if node is None or not isinstance(data, dict):
         raise TeamFileError("does not describe a team", path=path, remedy="start from a team of the library")
-    if (double := _double(node)) is not None:
+    if double is not None:
         raise TeamFileError(f"the key {double.value!r} stands twice", path=path, line=double.start_mark.line + 1)
     try:
         spec = TeamSpec.model_validate(data)

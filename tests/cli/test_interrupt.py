@@ -48,7 +48,7 @@ def test_the_first_signal_stops_at_the_turn_and_resume_finishes_identically(
         with running("run", team, *flags) as going:
             assert endpoint.arrived.wait(30)
             going.send_signal(sent)
-            line = until(going, "stopping after this turn")
+            line = until(going, "go on with: ")
             endpoint.released.set()
             code, out, err = finish(going)
         cut = json.loads(out)
@@ -74,7 +74,7 @@ def test_the_second_signal_stops_at_once_and_the_run_can_still_go_on(process: Cl
         with running("run", team, "--model", endpoint.model, "--store", "cut.db") as going:
             assert endpoint.arrived.wait(30)
             going.send_signal(signal.SIGINT)
-            line = until(going, "stopping after this turn")
+            line = until(going, "go on with: ")
             going.send_signal(signal.SIGINT)
             code, out, err = finish(going)
         assert code == 130 and out == "" and "Traceback" not in err and "go on with: memeplex resume" in err

@@ -39,6 +39,4 @@ async def cast_vote(
     prompt: Prompt = PROMPT,
 ) -> Completion[Vote]:
     """Ask whether the proposal is acceptable by the criteria."""
-    return await ask(
-        model, prompt, Vote, settings, proposal=proposal, criteria=criteria, name=name, role=role
-    )
+    return await ask(model, prompt, Vote, settings, proposal=proposal, criteria=criteria, name=name, role=role)

@@ -44,7 +44,7 @@ class Interrupt:
         def signalled() -> None:
             self.count += 1
             if not self.aborted:
-                say(f"stopping after this turn (once more: at once); go on with: {self._resume}")
+                say(f"stopping after this turn (once more: at once)\ngo on with: {self._resume}")
             elif task is not None:
                 task.cancel()
                 # A third one ends the process, should the second not have been enough.

@@ -9,12 +9,10 @@ import random
 import re
 from dataclasses import dataclass
 
-from pydantic import BaseModel, Field
-
 from bench.common import interval
 from memeplex.agents import Agent, Ask
 from memeplex.memory import create_memory
-from memeplex.messages import Conversation, Task, Turn, TurnKind
+from memeplex.messages import Conversation, Task, Turn
 from memeplex.models import Model
 from memeplex.storage import MemoryVersion
 
@@ -41,17 +39,13 @@ FILLER = [
 ]
 WINDOW = 260
 INSTRUCTION = "Say in two sentences what you will do next. Repeat the customer's names and figures that you rely on."
-QUESTION = "What did the customer say? Fill in each field; write unknown where you do not know."
-
-
-class Facts(BaseModel):
-    """What the customer said."""
-
-    region: str = Field(max_length=40)
-    monthly_budget: str = Field(max_length=40)
-    retention: str = Field(max_length=40)
-    contact_person: str = Field(max_length=40)
-    project_name: str = Field(max_length=40)
+QUESTIONS = {
+    "region": "Which region has everything to stay in? Answer with its name only.",
+    "budget": "How many dollars can the customer spend a month? Answer with the number only.",
+    "days": "For how many days is data kept? Answer with the number only.",
+    "contact": "Whom are we to ask if we have questions? Answer with the name only.",
+    "name": "What is the project called? Answer with its name only.",
+}
 
 
 @dataclass(frozen=True)
@@ -83,13 +77,13 @@ class Case:
             f"If you have questions, ask {self.contact}; nobody else can decide.",
         ]
 
-    def score(self, text: str) -> int:
-        patterns = (self.region, self.budget, rf"\b{self.days}\b", self.contact, self.name)
-        return sum(bool(re.search(pattern, text.replace(",", ""), re.IGNORECASE)) for pattern in patterns)
+    def found(self, text: str, fact: str) -> bool:
+        """Whether a text holds one of the facts."""
+        return bool(re.search(rf"\b{re.escape(getattr(self, fact))}\b", text.replace(",", ""), re.IGNORECASE))
 
 
 async def trial(model: Model, design: str, seed: int) -> dict[str, int]:
-    """Facts recalled, facts held in memory, both of 15, and facts left in the windows (which should be none)."""
+    """Facts recalled, facts held in memory, both of 15, once no window holds any."""
     case, versions = Case.draw(seed), list[MemoryVersion]()
 
     async def record(version: MemoryVersion) -> None:
@@ -121,10 +115,12 @@ async def trial(model: Model, design: str, seed: int) -> dict[str, int]:
     for text in filler:
         conversation.append(Turn(index=len(conversation.turns), speaker="colleague", content=text))
     recalled = held = 0
-    question = Ask(speaker="", kind=TurnKind.DOCUMENT, instruction=QUESTION, output=Facts, max_tokens=320)
     for agent in agents:
-        recalled += case.score((await agent.respond(conversation, question)).content)
-        held += case.score((await agent.memory.retrieve(conversation)).text)
+        memory = (await agent.memory.retrieve(conversation)).text
+        for fact, question in QUESTIONS.items():
+            ask = Ask(speaker=agent.name, instruction=question, max_tokens=24)
+            recalled += case.found((await agent.respond(conversation, ask)).content, fact)
+            held += case.found(memory, fact)
     return {"recalled": recalled, "held": held}
 
 

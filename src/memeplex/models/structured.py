@@ -87,6 +87,10 @@ def schema_model(name: str, schema: Mapping[str, object]) -> type[RootModel[Any]
     return Document
 
 
+_OPENERS = {"additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if"}
+"""Keywords that decide for themselves which properties an object may have."""
+
+
 def _inline(node: Any, table: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     if isinstance(node, list):
         return [_inline(item, table, path) for item in node]
@@ -96,13 +100,17 @@ def _inline(node: Any, table: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     if name in table and name not in path:
         rest = {key: value for key, value in node.items() if key != "$ref"}
         return _inline({**table[name], **rest}, table, (*path, name))
-    return {key: _inline(value, table, path) for key, value in node.items()}
+    inlined = {key: _inline(value, table, path) for key, value in node.items()}
+    if inlined.get("type") == "object" and "properties" in inlined and not _OPENERS & inlined.keys():
+        inlined["additionalProperties"] = False
+    return inlined
 
 
 def json_schema(output: type[BaseModel]) -> dict[str, Any]:
     """The schema of ``output`` without ``$defs``, which weak engines mishandle; recursive ones stay.
 
-    Bounds such as ``maxLength`` and ``maxItems`` are kept: they stop a weak model from running on.
+    Bounds such as ``maxLength`` and ``maxItems`` are kept, and an object that says nothing of further properties is
+    closed: a weak model would otherwise run on, or invent properties until its tokens are spent.
     """
     schema = output.model_json_schema()
     body = {key: value for key, value in schema.items() if key != "$defs"}

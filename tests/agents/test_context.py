@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from support import DOCUMENT, act, agent, block, forget, listening, only, prompt_text, talk, turn
 
-from memeplex import Team, subscribe
+from memeplex import Agent, Team, subscribe
 from memeplex.agents import Ask
-from memeplex.agents.context import LEAST, Context, construct_context, newest_that_fit, printed, stepped_start
+from memeplex.agents.context import LEAST, SHARE, Context, construct_context, newest_that_fit, printed, stepped_start
 from memeplex.errors import ContextBudgetError, ContextWindowError
 from memeplex.memory import Recollection, create_memory
 from memeplex.messages import Turn, TurnKind
@@ -74,7 +74,7 @@ async def build(
             turns=turns,
             sizes=[await count(printed(t)) for t in turns],
             budget=budget,
-            stepped=stepped,
+            stepped=int((budget - fixed) * SHARE) if stepped else None,
             count=count,
         )
     size = fixed + (await count(context.memory.text) if context.memory.text else 0)
@@ -293,3 +293,28 @@ def test_an_agent_that_repeats_itself_is_asked_once_more() -> None:
     assert again.content == "Granite." and len(asked) == 2
     assert again.usage[Purpose.ANSWER].calls == 2, "both calls are paid for"
     assert asked[0].settings.seed != asked[1].settings.seed
+
+
+async def test_one_agent_in_two_conversations_counts_each_anew() -> None:
+    agent = Agent("A", role="You speak.", model=FunctionModel(lambda m, o, s: "yes"), context_tokens=4096)
+    sizes: list[list[int]] = []
+    for words in (300, 3):
+        entered = agent.enter(record=forget)
+        await entered.respond(talk(("B", "word " * words)), Ask(speaker="A"))
+        sizes.append(entered._sizes)
+    assert sizes[0][0] > 10 * sizes[1][0]
+
+
+async def test_all_agents_of_one_budget_see_the_same_window_whatever_their_roles() -> None:
+    prompts: list[str] = []
+
+    def listen(messages: Sequence[ChatMessage], output: object, given: Settings) -> str:
+        prompts.append(messages[-1]["content"])
+        return "yes"
+
+    said = talk(*(("B", f"point {i}: " + "word " * 40) for i in range(60)))
+    for role in ("You speak.", "You speak at length about bridges. " * 12):
+        agent = Agent("A", role=role, model=FunctionModel(listen), context_tokens=2000).enter(record=forget)
+        await agent.respond(said, Ask(speaker="A"))
+    beginnings = [prompt.split("---")[0] for prompt in prompts]
+    assert beginnings[0] == beginnings[1] and "point 0:" not in beginnings[0], "else the prompt cache is of no use"

@@ -230,7 +230,7 @@ def test_i07_algorithm_1_takes_task_memory_and_the_newest_turns_that_fit(lengths
             turns=conversation.turns,
             sizes=[estimate(text) for text in said],
             budget=budget,
-            stepped=False,
+            stepped=None,
             count=_count,
         )
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from memeplex.agents.context import Context, construct_context, printed
+from memeplex.agents.context import SHARE, Context, construct_context, printed
 from memeplex.autonoms import cast_vote
 from memeplex.errors import ContextWindowError
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
@@ -77,10 +77,13 @@ class Agent:
         self.layout = layout
         self.max_tokens = max_tokens
         self.temperature = temperature
-        self.context_tokens = context_tokens or min(model.window - max_tokens - _MARGIN, 4096)
+        # A quarter of the window for the reply, whatever its own bound: one budget, so one window, for all agents.
+        reply = max(model.window // 4, max_tokens + _MARGIN)
+        self.context_tokens = context_tokens or min(model.window - reply, 4096)
         self.settings = memory or create_memory("intrinsic")
         self.memory: Memory = create_memory("none").open(self._scope(_forget, (), 0))
         self._seed = 0
+        self._team: tuple[str, ...] = (name,)
         self._sizes: list[int] = []
 
     def enter(
@@ -89,11 +92,16 @@ class Agent:
         record: Callable[[MemoryVersion], Awaitable[None]],
         versions: Sequence[MemoryVersion] = (),
         seed: int = 0,
+        team: Sequence[str] = (),
     ) -> "Agent":
-        """This agent in one run: with a memory of its own, or with the one it had when the run was broken off."""
+        """This agent in one run: with a memory of its own, or with the one it had when the run was broken off.
+
+        ``team`` are the names of all agents; a reply in which this one goes on to speak for another is cut there.
+        """
         entered = copy.copy(self)
         entered.memory = self.settings.open(self._scope(record, versions, seed))
         entered._seed = seed
+        entered._team = (self.name, *team)
         entered._sizes = []
         return entered
 
@@ -139,34 +147,29 @@ class Agent:
     async def _speak(
         self, conversation: Conversation, recollection: Recollection, ask: Ask, settings: Settings
     ) -> Completion[Any]:
-        """Ask the model; a prompt that its endpoint calls too long is built again, smaller."""
-        budget = self.context_tokens
-        for _ in range(3):
+        """Ask the model; a prompt that its endpoint calls too long is built again, smaller than it was."""
+        budget, refusals = self.context_tokens, 0
+        while True:
             context = await self._context(conversation, recollection, ask, budget)
+            messages = _LAYOUTS[self.layout].messages(
+                name=self.name,
+                role=self.role,
+                task=conversation.task.text,
+                memory=context.memory.text,
+                turns=context.turns,
+                instruction=ask.instruction,
+            )
             try:
-                return await self._generate(conversation, context, ask, settings)
+                if ask.output is None:
+                    return await self.model.generate(messages, None, settings)
+                return await self.model.generate(messages, ask.output, settings)
             except ContextWindowError:
-                smaller = int(budget * _SHRINK)
-                emit(ContextCut(agent=self.name, what="window", before=budget, after=smaller))
-                budget = smaller
-        return await self._generate(
-            conversation, await self._context(conversation, recollection, ask, budget), ask, settings
-        )
-
-    async def _generate(
-        self, conversation: Conversation, context: Context, ask: Ask, settings: Settings
-    ) -> Completion[Any]:
-        messages = _LAYOUTS[self.layout].messages(
-            name=self.name,
-            role=self.role,
-            task=conversation.task.text,
-            memory=context.memory.text,
-            turns=context.turns,
-            instruction=ask.instruction,
-        )
-        if ask.output is None:
-            return await self.model.generate(messages, None, settings)
-        return await self.model.generate(messages, ask.output, settings)
+                refusals += 1
+                if refusals > 3:
+                    raise
+                size = await self.model.count("\n".join(message["content"] for message in messages))
+                before, budget = budget, int(min(budget, size) * _SHRINK)
+                emit(ContextCut(agent=self.name, what="window", before=before, after=budget))
 
     async def _context(self, conversation: Conversation, recollection: Recollection, ask: Ask, budget: int) -> Context:
         heard = conversation.heard
@@ -189,9 +192,15 @@ class Agent:
             turns=heard,
             sizes=self._sizes,
             budget=budget,
-            stepped=self.layout == "cached",
+            stepped=await self._step_room(conversation, budget),
             count=self.model.count,
         )
+
+    async def _step_room(self, conversation: Conversation, budget: int) -> int | None:
+        """The size of a window that moves in steps. It depends on task and budget alone, not on who speaks."""
+        if self.layout == "paper":
+            return None
+        return int((budget - await self.model.count(conversation.task.text)) * SHARE)
 
     async def _within(self, text: str, room: int) -> str:
         while len(text) > 40 and await self.model.count(text) > room:
@@ -212,7 +221,7 @@ class Agent:
         """The reply without a name in front, and without the lines in which a model goes on to speak for others."""
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
-        names = {self.name, *(turn.speaker for turn in conversation.turns)}
+        names = {*self._team, *(turn.speaker for turn in conversation.turns)}
         said = completion.text.strip()
         if (front := _NAME.match(said)) and front[1] in names:
             said = said[front.end() :].lstrip() or said

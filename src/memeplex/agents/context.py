@@ -19,8 +19,9 @@ Count = Callable[[str], Awaitable[int]]
 
 LEAST = 24
 """Tokens that must remain for memory and conversation beside the task."""
-SHARE = 0.75
-"""Share of what the task leaves that the conversation may take where the window moves in steps."""
+SHARE = 0.6
+"""Share of what the task leaves that the conversation may take where the window moves in steps. It leaves room for
+any role and memory, so that the window is the same for all agents of one budget."""
 KEEP = 0.6
 """Share of the window that is kept when it moves."""
 
@@ -67,12 +68,13 @@ async def construct_context(
     turns: Sequence[Turn],
     sizes: Sequence[int],
     budget: int,
-    stepped: bool,
+    stepped: int | None,
     count: Count,
 ) -> Context:
     """The context of ``budget`` tokens, of which task, role and instruction take ``fixed``.
 
-    ``sizes`` are the turns' tokens, as they will be printed. With ``stepped`` the window moves in steps.
+    ``sizes`` are the turns' tokens, as they will be printed. With ``stepped``, the window holds at most so many tokens
+    and moves in steps.
 
     Raises:
         ContextBudgetError: the task leaves no room for anything else.
@@ -92,8 +94,8 @@ async def construct_context(
             newest = (await _shortened(agent, newest[0], last, room - taken, count),)
             return Context(memory, newest)
     start = newest_that_fit(sizes, room - taken)
-    if stepped:
-        start = max(start, stepped_start(sizes, int(room * SHARE)))
+    if stepped is not None:
+        start = max(start, stepped_start(sizes, stepped))
     return Context(memory, tuple(turns[start:]))
 
 

@@ -17,6 +17,7 @@ from memeplex.memory.notes import condense, merge, novelty, supported
 from memeplex.memory.template import GENERIC, Content, Mode, Slot, Template
 from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Completion, Settings, derive_seed
+from memeplex.models.tokens import estimate
 from memeplex.storage import MemoryVersion
 from memeplex.telemetry import MemoryUpdated, TemplateMade, emit
 from memeplex.usage import Ledger, Purpose
@@ -25,6 +26,8 @@ __all__ = ["IntrinsicMemory", "IntrinsicSettings", "paper"]
 
 _UNUSABLE = (ContextWindowError, EmptyReplyError, RefusalError, StructuredOutputError)
 _TAG = re.compile(r"<\s*/?\s*memory\s*>", re.IGNORECASE)
+_HEARD_TOKENS = 1000
+"""Estimated tokens of what others said that one update takes in at most."""
 _SMALL = 2.0
 """Billions of parameters up to which a model keeps more by taking notes than by rewriting (docs/benchmarks.md)."""
 
@@ -124,8 +127,11 @@ class IntrinsicMemory:
         if self._settings.source == "own":
             return turn.content
         own = conversation.by(turn.speaker)
-        since = [t for t in conversation.heard if not own or t.index > own[-1].index]
-        return "\n".join(t.content for t in (*since, turn))
+        since = [t.content for t in conversation.heard if not own or t.index > own[-1].index]
+        # The newest that fit: an agent that seldom speaks must not be given more than its model can read.
+        while len(since) > 1 and estimate("\n".join(since)) > _HEARD_TOKENS:
+            del since[0]
+        return "\n".join((*since, turn.content))
 
     def _needless(self, turn: Turn, source: str, conversation: Conversation) -> str:
         """Why this update is left out; empty when it is due. The first one is always due."""
@@ -212,22 +218,27 @@ class IntrinsicMemory:
             temperature=0.0,
             seed=derive_seed(scope.seed, "template"),
         )
-        made = await make_template(scope.model, settings, task=cue.task.text, role=scope.role)
-        self._template = Template.proposed(made.output)
+        status, cause = "updated", "template written by the agent's model"
+        try:
+            made = await make_template(scope.model, settings, task=cue.task.text, role=scope.role)
+            spent, template = made.usage, Template.proposed(made.output)
+        except _UNUSABLE as error:
+            status, cause, spent, template = "failed", f"generic template: {error}", error.usage, GENERIC
         version = MemoryVersion(
             agent=scope.agent,
             turn=-1,
             version=0,
-            status="updated",
-            content={slot.name: [slot.description] for slot in self._template.slots if self._template.named},
-            cause="template written by the agent's model",
+            status=status,
+            content={slot.name: [slot.description] for slot in template.slots if template.named},
+            cause=cause,
             model=scope.model.name,
-            usage=Ledger({Purpose.TEMPLATE: made.usage}),
+            usage=Ledger({Purpose.TEMPLATE: spent}),
         )
         await scope.record(version)
         self.versions.append(version)
         emit(TemplateMade(agent=scope.agent, slots=tuple(version.content), usage=version.usage))
-        return self._template
+        self._template = template
+        return template
 
     async def _keep(self, turn: Turn, status: str, content: Content, cause: str, usage: Ledger) -> MemoryVersion:
         last = self.versions[-1].version if self.versions else 0

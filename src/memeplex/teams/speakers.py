@@ -103,9 +103,14 @@ class ModelChosen(SpeakerPolicy):
             settings,
             task=conversation.task.text,
             team=cast.roles,
-            turns=conversation.heard[-self.window :],
+            turns=[_brief(turn) for turn in conversation.heard[-self.window :]],
         )
         return Ask(speaker=choice.output.speaker, usage=Ledger({Purpose.SELECTION: choice.usage}))
+
+
+def _brief(turn: Turn) -> Turn:
+    """The beginning of a turn, which is enough to choose who answers it."""
+    return turn.model_copy(update={"content": turn.content[:400]})
 
 
 class Graph(SpeakerPolicy):

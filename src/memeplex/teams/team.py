@@ -8,14 +8,13 @@ agent speaks again.
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
 
 from memeplex.agents import Agent, Ask
-from memeplex.errors import MemeplexError, UserError
+from memeplex.errors import UserError
 from memeplex.messages import Conversation, Outcome, Task, Turn, TurnKind, utc_now
 from memeplex.storage import MemoryVersion, Run, Store
 from memeplex.teams.speakers import Cast, RoundRobin, SpeakerPolicy
@@ -141,8 +140,10 @@ class _Session:
         self.cast = team._cast(run.seed)
         self.conversation = Conversation(run.task, turns)
         self.versions = list(versions)
+        names = [agent.name for agent in team.agents]
         self.agents = {
-            agent.name: agent.enter(record=self._record, versions=versions, seed=run.seed) for agent in team.agents
+            agent.name: agent.enter(record=self._record, versions=versions, seed=run.seed, team=names)
+            for agent in team.agents
         }
         self.updates: dict[str, asyncio.Task[None]] = {}
 
@@ -228,9 +229,11 @@ class _Session:
         """Nothing of this run goes on behind its back; what is cut short is made up at the next resume."""
         for update in self.updates.values():
             update.cancel()
+        if self.updates:
+            await asyncio.wait(self.updates.values())
         for update in self.updates.values():
-            with suppress(asyncio.CancelledError, MemeplexError):
-                await update
+            # Asked for, so that it does not count as lost; the run ends for a reason of its own.
+            _ = update.cancelled() or update.exception()
         self.updates.clear()
 
     async def _record(self, version: MemoryVersion) -> None:

@@ -40,25 +40,26 @@ format: $(STAMP)  ## put the code into shape
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .venv-bench out site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
+# What a bare Debian lacks, as far as we may install it; elsewhere the error says what is missing.
+define system
+if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $(1) >/dev/null; \
+else echo "On Debian: sudo apt-get install $(1)"; false; fi
+endef
+
 $(UV):
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 …"; exit 1; }
-	@if ! $(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1; then \
-	  rm -rf $(VENV); \
-	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	    apt-get update -qq && apt-get install -qq -y python3-venv >/dev/null && $(PYTHON) -m venv $(VENV); \
-	  else \
-	    echo "This Python cannot make virtual environments. On Debian: sudo apt-get install python3-venv"; exit 1; \
-	  fi; \
-	fi
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(call system,python3-venv) && $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.5'
 
 $(LIBRARY): pyproject.toml | $(UV)
 	@$(UV) pip install --quiet --python $(BIN)/python -e '.[local]'
+	@$(BIN)/python -c 'import xllamacpp' 2>/dev/null || { $(call system,libgomp1); }
 	@touch $@
 
-$(STAMP): pyproject.toml | $(UV)
+$(STAMP): pyproject.toml $(LIBRARY)
 	@$(UV) pip install --quiet --python $(BIN)/python -e '.[local,tokens,providers]' --group dev
-	@touch $@ $(LIBRARY)
+	@touch $@
 
 .venv-bench/.installed: | $(UV)
 	@$(UV) venv --quiet --python $(BIN)/python .venv-bench

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memeplex.cli.output import console, say, table, tell, tell_json
+from memeplex.models.local import check_runtime
 from memeplex.models.weights import DEFAULT, cached_path, known_models, pull
 
 __all__ = ["fetch", "fetch_missing", "list_models", "pull_model", "show_path"]
@@ -68,6 +69,7 @@ def fetch_missing(names: Sequence[str], *, quiet: bool = False) -> None:
     for name in names:
         model = name.removeprefix(_LOCAL)
         if name.startswith(_LOCAL) and model in known_models() and not cached_path(model).is_file():
+            check_runtime()
             if not quiet:
                 say(f"fetching {name}, once")
             fetch(model, quiet=quiet)

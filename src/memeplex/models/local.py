@@ -25,7 +25,7 @@ from memeplex.models.openai import OpenAIModel, guess_billions
 from memeplex.models.weights import cached_path, known_models
 from memeplex.usage import Purpose
 
-__all__ = ["LocalModel", "create"]
+__all__ = ["LocalModel", "check_runtime", "create"]
 
 WINDOW = 4096
 """Tokens of each slot, prompt and reply together. A slot of the 0.5B model takes about 50 MB."""
@@ -212,13 +212,29 @@ def _extend(body: dict[str, object], settings: Settings) -> dict[str, object]:
     return body
 
 
+def check_runtime() -> None:
+    """Raise what the first call would raise if the runtime is not installed; cheap, and worth it before a download.
+
+    Raises:
+        MissingExtraError: the extra ``local`` is not installed.
+        ModelError: a library of the system that it needs is missing.
+    """
+    _runtime()
+
+
 def _runtime() -> ModuleType:
     # Spinning threads make a loaded machine a hundred times slower; the runtime reads this when it is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import xllamacpp
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError("the embedded model", "local") from error
+    except ImportError as error:
+        # The wheel brings everything but the system's OpenMP library, which the smallest systems lack.
+        raise ModelError(
+            f"the embedded model's runtime cannot be loaded: {error}",
+            remedy="install the library that it names; on Debian: apt-get install libgomp1",
+        ) from error
     module: ModuleType = xllamacpp
     return module
 

@@ -72,7 +72,7 @@ def _row(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         "turns, votes included": mean([s["turns"] for s in summaries]),
         "seconds": mean([s["seconds"] for s in summaries]),
         "cached": round(statistics.fmean(s["cached_share"] for s in summaries), 3),
-        "outcomes": ", ".join(s["status"] for s in summaries),
+        "outcomes": ", ".join(s["outcome"]["status"] for s in summaries),
     }
 
 

@@ -150,7 +150,7 @@ class IntrinsicMemory:
         settings = Settings(purpose=Purpose.MEMORY_UPDATE, max_tokens=160, temperature=0.0, seed=seed)
         output = template.output(self.mode)
         if self.mode == "notes" and output is not None:
-            return await take_notes(scope.model, output, settings, role=scope.role, output=source, slots=slots, limit=3)
+            return await take_notes(scope.model, output, settings, role=scope.role, output=source, slots=slots, limit=5)
         longer = Settings(
             purpose=Purpose.MEMORY_UPDATE,
             max_tokens=self._settings.max_tokens * 2,

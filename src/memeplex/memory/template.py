@@ -66,7 +66,7 @@ class Template(BaseModel):
         for slot in self.slots:
             if mode == "notes":
                 least = 1 if len(self.slots) == 1 else 0
-                fields[slot.name] = (Annotated[list[_NOTE], Field(min_length=least, max_length=3)], ...)
+                fields[slot.name] = (Annotated[list[_NOTE], Field(min_length=least, max_length=5)], ...)
             else:
                 kind = _list(slot) if slot.type == "list" else _text(slot)
                 fields[slot.name] = (kind, ... if mode == "rewrite" else _nothing(slot))

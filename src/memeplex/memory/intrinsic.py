@@ -14,7 +14,7 @@ from memeplex.autonoms import make_template, patch_memory, rewrite_memory, take_
 from memeplex.errors import ContextWindowError, EmptyReplyError, RefusalError, StructuredOutputError
 from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.memory.notes import condense, merge, novelty, supported
-from memeplex.memory.template import GENERIC, Content, Mode, Slot, Template
+from memeplex.memory.template import GENERIC, NOTES, Content, Mode, Slot, Template
 from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Completion, Settings, derive_seed
 from memeplex.models.tokens import estimate
@@ -150,7 +150,9 @@ class IntrinsicMemory:
         settings = Settings(purpose=Purpose.MEMORY_UPDATE, max_tokens=160, temperature=0.0, seed=seed)
         output = template.output(self.mode)
         if self.mode == "notes" and output is not None:
-            return await take_notes(scope.model, output, settings, role=scope.role, output=source, slots=slots, limit=5)
+            return await take_notes(
+                scope.model, output, settings, role=scope.role, output=source, slots=slots, limit=NOTES
+            )
         longer = Settings(
             purpose=Purpose.MEMORY_UPDATE,
             max_tokens=self._settings.max_tokens * 2,

@@ -10,12 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 
 from memeplex.autonoms.make_template import ProposedTemplate
 
-__all__ = ["GENERIC", "Content", "Mode", "Slot", "Template"]
+__all__ = ["GENERIC", "NOTES", "Content", "Mode", "Slot", "Template"]
 
 Mode = Literal["rewrite", "patch", "notes"]
 Content = dict[str, list[str]]
 """What a memory holds: the notes of each slot; a slot of text has at most one."""
 
+NOTES = 5
+"""Notes that one update may bring for a slot."""
 _NOTE = Annotated[str, StringConstraints(max_length=100)]
 
 
@@ -66,7 +68,7 @@ class Template(BaseModel):
         for slot in self.slots:
             if mode == "notes":
                 least = 1 if len(self.slots) == 1 else 0
-                fields[slot.name] = (Annotated[list[_NOTE], Field(min_length=least, max_length=5)], ...)
+                fields[slot.name] = (Annotated[list[_NOTE], Field(min_length=least, max_length=NOTES)], ...)
             else:
                 kind = _list(slot) if slot.type == "list" else _text(slot)
                 fields[slot.name] = (kind, ... if mode == "rewrite" else _nothing(slot))

@@ -59,7 +59,7 @@ def test_schemas_are_typed_and_capped() -> None:
     assert patch().model_dump() == {"piers": [], "budget": ""}
     for name in ("piers", "budget"):
         slot = json_schema(notes)["properties"][name]
-        assert (slot["type"], slot["maxItems"], slot["items"]["maxLength"]) == ("array", 3, 100)
+        assert (slot["type"], slot["maxItems"], slot["items"]["maxLength"]) == ("array", 5, 100)
 
 
 def test_the_generic_template_has_a_schema_only_where_notes_are_taken() -> None:

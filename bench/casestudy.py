@@ -55,7 +55,7 @@ def _demo_bars(summaries: list[dict[str, Any]]) -> list[Result]:
         Result("case study, time in memory updates", max(_update_share(s) for s in summaries), "share", 0.2),
         Result(
             "case study, workers with an empty memory",
-            sum(not s["memories"].get(worker) for s in summaries for worker in ("BOA", "DEA", "MLE", "IA")),
+            sum(not s["memories"][worker]["content"] for s in summaries for worker in ("BOA", "DEA", "MLE", "IA")),
             "agents",
             0,
         ),

@@ -1,10 +1,11 @@
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 from pydantic import BaseModel, Field, SecretStr
 
 from memeplex.errors import (
@@ -29,6 +30,7 @@ from memeplex.models.openai import (
     guess_billions,
 )
 from memeplex.models.retry import RetryModel
+from memeplex.teams import run_sync
 from memeplex.telemetry import Event, ModelCalled, ReplyRetried, subscribe
 from memeplex.usage import Purpose, Usage
 
@@ -479,3 +481,10 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_repeated() -> None:
 )
 def test_size_is_read_from_the_name(name: str, billions: float | None) -> None:
     assert guess_billions(name) == billions
+
+
+async def test_run_sync_leaves_no_connection_open_and_the_model_usable(server: Server) -> None:
+    model = server.model(chat("one"), chat("two"))
+    said = [(await asyncio.to_thread(run_sync, model.generate(PROMPT))).text for _ in range(2)]
+    assert said == ["one", "two"]
+    assert not [o for o in gc.get_objects() if isinstance(o, ClientSession) and not o.closed]

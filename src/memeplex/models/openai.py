@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
 from pydantic import SecretStr
@@ -29,6 +29,7 @@ __all__ = [
     "Extend",
     "OpenAIModel",
     "allow_requests",
+    "close_connections",
     "create_endpoint",
     "create_ollama",
     "create_openai",
@@ -38,6 +39,15 @@ __all__ = [
 OPENAI_URL = "https://api.openai.com/v1"
 OLLAMA_URL = "http://127.0.0.1:11434/v1"
 DEFAULT_WINDOW = 8192
+
+
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[aiohttp.ClientSession]] = WeakKeyDictionary()
+
+
+async def close_connections() -> None:
+    """Close what all models have opened in the running event loop; they can be used again afterwards."""
+    for session in _open.pop(asyncio.get_running_loop(), ()):
+        await session.close()
 
 
 class Extend(Protocol):
@@ -136,6 +146,7 @@ class OpenAIModel(Generator):
                 headers={"Authorization": f"Bearer {self._key}"} if self._key else None,
             )
             self._sessions[loop] = session
+            _open.setdefault(loop, WeakSet()).add(session)
         return session
 
     def _body(self, request: Request) -> dict[str, object]:

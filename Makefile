@@ -31,7 +31,7 @@ bench: $(STAMP) .venv-bench/.installed  ## all measurements; about two hours, wr
 
 docs: $(STAMP)  ## the documentation, into site/
 	$(UV) pip install --quiet --python $(BIN)/python --group docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff check --fix .

@@ -256,6 +256,8 @@ class Generator(ABC):
                 error = verdict.error if reply.finish == "stop" else "the reply is cut at max_tokens"
                 # An endpoint that ignores response_format needs the schema in the prompt from now on.
                 self._remind |= self.remembers and verdict.blank and reply.finish == "stop"
+                # So does one that gives up a schema in silence, as llama.cpp does with keywords it does not know.
+                asking.remind |= verdict.blank
                 asking.correct(messages, reply, error)
             if attempt < ATTEMPTS:
                 self._retried(settings, error)

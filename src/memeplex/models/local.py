@@ -207,9 +207,27 @@ def _extend(body: dict[str, object], settings: Settings) -> dict[str, object]:
     if isinstance(form, dict) and form.get("type") == "json_schema":
         del body["response_format"]
         compact = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-        schema = {"x-guidance": compact, **form["json_schema"]["schema"]}
+        schema = {"x-guidance": compact, **_known(form["json_schema"]["schema"])}
         body["grammar"] = f"%llguidance {{}}\nstart: %json {json.dumps(schema, ensure_ascii=False)}"
     return body
+
+
+_UNKNOWN = frozenset(
+    "not if then else contains uniqueItems minProperties maxProperties propertyNames dependentRequired "
+    "dependentSchemas unevaluatedItems unevaluatedProperties".split()
+)
+
+
+def _known(schema: Any) -> Any:
+    """The schema without keywords that the engine does not know: for one of them it would give up the whole grammar,
+    in silence. The reply is validated against the full schema all the same."""
+    if isinstance(schema, list):
+        return [_known(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if key not in _UNKNOWN}
+    named = {key: {n: _known(s) for n, s in kept[key].items()} for key in ("properties", "$defs") if key in kept}
+    return {key: named.get(key, _known(value)) for key, value in kept.items()}
 
 
 def check_runtime() -> None:

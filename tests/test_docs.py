@@ -1,8 +1,9 @@
-"""What the documentation says runs: its Python, its team files, its commands, its links."""
+"""What the documentation says runs: its Python, its team files, its commands, its links; and it leaves no key out."""
 
 import importlib.util
 import re
 import shlex
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,53 +11,93 @@ import typer
 
 import memeplex.models
 from memeplex.cli.app import app
+from memeplex.cli.config import ModelTable
+from memeplex.memory.intrinsic import IntrinsicSettings
+from memeplex.memory.template import Slot
+from memeplex.models import Model, ModelOptions, create_model
 from memeplex.models.testing import FunctionModel
-from memeplex.teams import read_team
+from memeplex.models.weights import known_models
+from memeplex.teams import AgentSpec, TeamSpec, build_team, read_team
+from memeplex.teams.spec import TerminationSpec, policies
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-WRITTEN_BY_HAND = [page for page in PAGES if page.name not in ("cli.md", "benchmarks.md")]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page: page.read_text("utf-8") for page in PAGES}
+BY_HAND = {page: text for page, text in TEXTS.items() if page.name not in ("cli.md", "benchmarks.md")}
+FUNCTION = FunctionModel(lambda messages, output, settings: "Let us see.")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
     return [
         (f"{page.name}:{n}", block)
-        for page in WRITTEN_BY_HAND
-        for n, block in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
+        for page, text in BY_HAND.items()
+        for n, block in enumerate(re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
     ]
 
 
-def commands() -> list[str]:
-    text = "\n".join(page.read_text("utf-8") for page in WRITTEN_BY_HAND)
-    indented = re.findall(r"^ {4}(memeplex [^#\n]+)", text, re.MULTILINE)
-    return sorted({command.strip() for command in indented})
+def lines(program: str) -> list[str]:
+    """Command lines: those of shell blocks, and those in running text, where ``show|diff`` stands for two."""
+    found = {line.partition(" #")[0].strip() for _, block in blocks("sh") for line in block.splitlines()}
+    for text in BY_HAND.values():
+        for code in re.findall(rf"`({program} [^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.M)):
+            found |= {" ".join(words) for words in product(*(word.split("|") for word in code.split(" ")))}
+    return sorted(line for line in found if line.startswith(f"{program} "))
 
 
-@pytest.mark.parametrize(("where", "code"), blocks("python"), ids=lambda value: value if ":" in value[:40] else "")
+def create(name: str, options: ModelOptions | None = None) -> Model:
+    return FUNCTION if name.startswith("local:") else create_model(name, options)
+
+
+@pytest.mark.parametrize(("where", "code"), [pytest.param(*block, id=block[0]) for block in blocks("python")])
 def test_python_runs(where: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(memeplex.models, "create_model", lambda name: FunctionModel(lambda m, o, s: "Let us see."))
-    exec(compile(code, where, "exec"), {"__name__": "__main__"})
+    monkeypatch.setattr(memeplex.models, "create_model", create)
+    exec(compile(code, where, "exec"), {"__name__": where})
 
 
-@pytest.mark.parametrize(("where", "text"), [b for b in blocks("yaml") if "agents:" in b[1]])
+@pytest.mark.parametrize(("where", "text"), [pytest.param(*block, id=block[0]) for block in blocks("yaml")])
 def test_team_files_load(where: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "team.yaml"
     path.write_text(text, "utf-8")
-    assert len(read_team(str(path)).agents) >= 2
+    spec = read_team(str(path))
+    assert spec.task and len(build_team(spec, lambda name: FUNCTION).agents) >= 2
 
 
-def test_there_are_commands_to_check() -> None:
-    assert len(commands()) >= 8
-
-
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", lines("memeplex"))
 def test_commands_parse(command: str) -> None:
     group = typer.main.get_command(app)
     words = shlex.split(command)[1:]
-    while hasattr(group, "commands") and words:
+    while hasattr(group, "commands") and words and not words[0].startswith("-"):
         group = group.commands[words.pop(0)]
-    group.make_context("memeplex", words, resilient_parsing=False)
+    if words != ["--help"]:
+        group.make_context("memeplex", words)
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(lines("memeplex")) >= 30 and len(blocks("python")) >= 6 and len(blocks("yaml")) >= 5
+
+
+def test_make_has_the_targets_that_are_named() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    named = {word for line in lines("make") for word in line.split()[1:] if "=" not in word}
+    assert {"demo", "test"} <= named <= set(targets)
+
+
+def documented() -> dict[str, set[str]]:
+    """The keys that each page has to explain."""
+    slots = {*Slot.model_fields, *AgentSpec.model_fields, *TeamSpec.model_fields, *TerminationSpec.model_fields}
+    arguments = {key for name in policies.table for key in policies.load(name).model_fields}
+    return {
+        "teams.md": {*slots, *arguments, *policies.table},
+        "memory.md": set(IntrinsicSettings.model_fields),
+        "models.md": {*ModelTable.model_fields, *(weights.sha256 for weights in known_models().values())},
+    }
+
+
+@pytest.mark.parametrize(("page", "keys"), documented().items(), ids=list(documented()))
+def test_every_key_is_explained(page: str, keys: set[str]) -> None:
+    text = TEXTS[ROOT / "docs" / page]
+    assert not {key for key in keys if f"`{key}`" not in text and f"\n{key} = " not in text}
 
 
 def test_the_schema_of_team_files_is_current() -> None:
@@ -67,7 +108,18 @@ def test_the_schema_of_team_files_is_current() -> None:
     assert module.TARGET.read_text("utf-8") == module.schema(), "python docs/gen_schema.py"
 
 
+def anchors(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", TEXTS[page]):
+        path = page.parent / target if target else page
+        assert path.exists() and (not anchor or anchor in anchors(path)), target
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("nav:")[2].split()[1::2]
+    assert sorted(navigation) == sorted(page.name for page in PAGES if page.parent.name == "docs")

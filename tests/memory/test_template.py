@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from memeplex.autonoms.make_template import ProposedSlot, ProposedTemplate
 from memeplex.errors import UserError
 from memeplex.memory import create_memory
-from memeplex.memory.template import GENERIC, Slot, Template
+from memeplex.memory.template import GENERIC, Mode, Slot, Template
 from memeplex.models.structured import json_schema
 
 TWO = Template(slots=(Slot(name="piers", type="list", max_chars=200), Slot(name="budget", max_chars=50)))
@@ -79,3 +79,13 @@ def test_empty_parts_of_an_update_are_left_out() -> None:
     output = TWO.output("rewrite")
     assert output
     assert TWO.read(output(piers=[" steel ", ""], budget=" ")) == {"piers": ["steel"]}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("mode", ["rewrite", "patch", "notes"])
+def test_a_slot_may_be_called_as_a_method_of_pydantic_is(mode: Mode) -> None:
+    names = ["schema", "model_dump", "model_fields", "copy", "piers"]
+    output = Template(slots=tuple(Slot(name=name, type="list") for name in names)).output(mode)
+    assert output is not None and list(json_schema(output)["properties"]) == names
+    held = {name: [f"about {name}"] for name in names}
+    assert TWO.read(output.model_validate(held)) == held

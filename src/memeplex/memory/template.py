@@ -21,6 +21,16 @@ NOTES = 5
 _NOTE = Annotated[str, StringConstraints(max_length=100)]
 
 
+_FIELD = "Slot_"
+"""In front of a field whose slot is called as something of Pydantic's is: schema, copy, model_dump."""
+_OUTPUT = ConfigDict(
+    extra="forbid",
+    protected_namespaces=(),
+    serialize_by_alias=True,
+    alias_generator=lambda name: name.removeprefix(_FIELD),
+)
+
+
 class Slot(BaseModel):
     """One named part of a memory. ``max_chars`` caps a text, and the sum of a list."""
 
@@ -68,11 +78,11 @@ class Template(BaseModel):
         for slot in self.slots:
             if mode == "notes":
                 least = 1 if len(self.slots) == 1 else 0
-                fields[slot.name] = (Annotated[list[_NOTE], Field(min_length=least, max_length=NOTES)], ...)
+                fields[_field(slot.name)] = (Annotated[list[_NOTE], Field(min_length=least, max_length=NOTES)], ...)
             else:
                 kind = _list(slot) if slot.type == "list" else _text(slot)
-                fields[slot.name] = (kind, ... if mode == "rewrite" else _nothing(slot))
-        return create_model("Memory", __config__=ConfigDict(extra="forbid"), **fields)
+                fields[_field(slot.name)] = (kind, ... if mode == "rewrite" else _nothing(slot))
+        return create_model("Memory", __config__=_OUTPUT, **fields)
 
     def read(self, output: BaseModel) -> Content:
         """The content of an update, slot by slot; empty ones are left out."""
@@ -92,6 +102,10 @@ class Template(BaseModel):
 
     def _order(self, content: Content) -> list[str]:
         return [slot.name for slot in self.slots if content.get(slot.name)]
+
+
+def _field(name: str) -> str:
+    return _FIELD + name if hasattr(BaseModel, name) else name
 
 
 def _text(slot: Slot) -> Any:

@@ -126,6 +126,23 @@ async def test_cached_tokens_of_llama_cpp(server: Server) -> None:
     assert (await model.generate(PROMPT)).usage.cached == 8
 
 
+@pytest.mark.parametrize("amount", ["1e999", "Infinity", "NaN", "-1"])
+async def test_an_amount_that_no_count_can_be_is_not_believed(server: Server, amount: str) -> None:
+    text = f'{{"choices": [{{"message": {{"content": "Hi"}}}}], "usage": {{"prompt_tokens": {amount}}}}}'
+    done = await server.model(web.Response(text=text)).generate(PROMPT)
+    assert done.text == "Hi" and 0 < done.usage.input < 100
+
+
+async def test_a_reply_far_beyond_max_tokens_is_cut(server: Server) -> None:
+    done = await server.model(chat("word " * 100_000)).generate(PROMPT, settings=Settings(max_tokens=10))
+    assert (len(done.text), done.finish) == (320, "length")
+
+
+async def test_a_host_name_that_cannot_be_is_out_of_reach(server: Server) -> None:
+    model = server.model(base_url=f"http://{'a' * 70}.127.0.0.1.test/v1")
+    await fails(model, ModelUnavailableError)
+
+
 async def test_usage_is_estimated_when_the_endpoint_is_silent(server: Server) -> None:
     answer = chat("four words are here")
     del answer["usage"]
@@ -249,7 +266,14 @@ async def test_an_answer_without_a_reply_is_an_error(server: Server, text: str) 
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("7", 7.0), ("0.5", 0.5), ("Fri, 01 Jan 2021 00:00:00 GMT", 0.0), ("soon", None)]
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("Fri, 01 Jan 2021 00:00:00 GMT", 0.0),
+        ("Fri, 01 Jan 99999999999 00:00:00 GMT", None),
+        ("soon", None),
+    ],
 )
 async def test_retry_after_in_both_forms(server: Server, header: str, seconds: float | None) -> None:
     error = await fails(server.model(fault(429, "slow down", {"Retry-After": header})), ModelUnavailableError)
@@ -449,7 +473,7 @@ def test_no_key_is_wanted_elsewhere() -> None:
     assert (endpoint.endpoint, endpoint.model) == ("https://h:8000/v1", "org/qwen3")
 
 
-@pytest.mark.parametrize("name", ["http://h/v1", "http://h/v1#", "http://#m", "http:#m"])
+@pytest.mark.parametrize("name", ["http://h/v1", "http://h/v1#", "http://#m", "http:#m", "http://[::1#m"])
 def test_a_malformed_endpoint_is_told_the_right_form(name: str) -> None:
     with pytest.raises(UserError) as caught:
         create_endpoint(name, ModelOptions())

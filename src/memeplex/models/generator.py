@@ -32,6 +32,10 @@ ATTEMPTS = 3
 _SHOWN = 2000
 """Characters of a bad reply that are shown back to the model."""
 
+_LONGEST = 32
+"""Characters a token at most, averaged over a reply. What is longer comes of an endpoint that ignores ``max_tokens``:
+a few megabytes would hold up every later count, cut and repair."""
+
 _WEAKER = {Mode.SCHEMA: Mode.JSON, Mode.JSON: Mode.PROMPT}
 
 DEFAULTS = Settings()
@@ -185,6 +189,9 @@ class Generator(ABC):
         if reply is None:
             return None
         emit(ModelCalled(model=self.name, purpose=request.settings.purpose, usage=reply.usage))
+        if len(reply.text) > (most := request.settings.max_tokens * _LONGEST):
+            self._retried(request.settings, f"the reply is cut to {most:,} of {len(reply.text):,} characters")
+            reply = replace(reply, text=reply.text[:most], finish="length")
         if reply.refusal:
             refusal = RefusalError(f"{self.name} refused: {one_line(reply.refusal)}")
             refusal.usage = reply.usage

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
@@ -58,6 +58,14 @@ class Extend(Protocol):
         ...
 
 
+def _split(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        # Brackets of which no IPv6 address comes: as good as no address.
+        return SplitResult("", "", "", "", "")
+
+
 def guess_billions(model: str) -> float | None:
     """Parameters in billions from a name such as ``gemma3:12b`` or ``qwen2.5-coder-0.5b``; else ``None``."""
     found = re.search(r"(?<![\w.])(\d+(?:\.\d+)?)b(?![a-z0-9])", model.lower())
@@ -103,7 +111,7 @@ class OpenAIModel(Generator):
         extend: Extend | None = None,
     ) -> None:
         super().__init__(name, window=window, billions=billions or guess_billions(model))
-        parts = urlsplit(base_url)
+        parts = _split(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
             raise UserError(
                 f"the address of {name.partition(':')[0]} is not of the form http(s)://host/v1",
@@ -183,7 +191,8 @@ class OpenAIModel(Generator):
             raise ModelUnavailableError(
                 f"{where} did not answer within {self._timeout.total:g} s", remedy="raise timeout"
             ) from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            # UnicodeError: a host name that cannot be written in DNS.
             cause = type(error).__name__ if not isinstance(error, OSError) else (error.strerror or "no route")
             raise ModelUnavailableError(
                 f"{where} cannot be reached ({' '.join(cause.split())})",
@@ -264,7 +273,7 @@ def create_endpoint(name: str, options: ModelOptions) -> Model:
         UserError: the name is not of that form.
     """
     address, _, model = name.partition("#")
-    if not model or not urlsplit(address).hostname:
+    if not model or not _split(address).hostname:
         raise UserError(
             "a model at an endpoint is named by its address and its name",
             remedy="write http(s)://host/v1#NAME, such as http://127.0.0.1:8000/v1#qwen3",

@@ -1,6 +1,7 @@
 """Reading what an OpenAI-compatible endpoint answers: replies, usage, and what went wrong."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -57,7 +58,8 @@ def _mapping(value: object) -> dict[str, object]:
 
 
 def _amount(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and value >= 0 else None
+    # JSON as Python reads it holds NaN and infinities.
+    return int(value) if isinstance(value, int | float) and 0 <= value < math.inf else None
 
 
 def _load(text: str) -> dict[str, object]:
@@ -144,7 +146,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         pass
     try:
         until = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 

@@ -9,6 +9,7 @@ import pytest
 from cli.conftest import Cli, Endpoint, Said, command, said
 from cli.test_run import stored
 
+from memeplex.cli.output import tell_json
 from memeplex.storage import open_store
 
 
@@ -31,6 +32,7 @@ def refused(told: Said, code: int, *words: str, remedy: str = "") -> None:
 def test_a_team_that_is_not_there(cli: Cli) -> None:
     refused(cli("run", "data-pipelin"), 2, "data-pipelin", remedy="did you mean 'data-pipeline'?")
     refused(cli("run", "missing.yaml"), 2, "missing.yaml", "No such file", remedy="path of a team file")
+    refused(cli("run", "a task where a team should stand " * 20), 2, "a task where", remedy="path of a team file")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,9 @@ def test_a_team_that_is_not_there(cli: Cli) -> None:
         ("name: x\nname: y\n", 2, "stands twice"),
         ("a: &a [*a]\n", 0, "refers to itself"),
         ("[" * 5000, 0, "nested too deeply"),
+        ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 20)), 0, "alias too often"),
+        ("name: 2020-99-99\n", 0, "cannot be"),
+        (f"name: {'9' * 5000}\n", 0, "cannot be"),
     ],
 )
 def test_a_malformed_team_file_is_named_with_its_line(cli: Cli, text: str, line: int, words: str) -> None:
@@ -55,6 +60,9 @@ def test_a_malformed_team_file_is_named_with_its_line(cli: Cli, text: str, line:
     ("flags", "words", "remedy"),
     [
         (("--model", "gpt"), "'gpt'", "PROVIDER:NAME"),
+        (("--model", ""), "''", "PROVIDER:NAME"),
+        (("--model", "http://[::1#x"), "address", "http(s)://host/v1#NAME"),
+        (("--model", "recorded:."), "cannot be read", "recording"),
         (("--model", "local:nothing"), "'nothing'", "qwen2.5-coder-0.5b"),
         (("--model", "local:/no/such.gguf"), "/no/such.gguf", "GGUF"),
         (("--model", "openai:gpt-4.1"), "needs a key", "OPENAI_API_KEY"),
@@ -239,6 +247,22 @@ def test_with_json_the_error_is_an_object_too(cli: Cli) -> None:
     assert (error["type"], error["exit_code"], told.code) == ("UnknownNameError", 2, 2)
     assert error["message"] in told.err and error["remedy"] in told.err
     assert cli("runs", "--bogus", "--json").json["error"]["type"] == "UsageError"
+
+
+def test_controls_in_json_are_escaped_and_say_the_same(capfd: pytest.CaptureFixture[str]) -> None:
+    text = "a\x9b31m\x7f\u202eb\nc"
+    tell_json({"text": text})
+    out = capfd.readouterr().out
+    assert json.loads(out) == {"text": text} and not {"\x9b", "\x7f", "\u202e"} & set(out)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_stream_that_is_closed_from_the_start(team: Path, closed: str) -> None:
+    for arguments, code in ((command("run", "nope"), 2), (command("run", team, "-"), 2)):
+        done = subprocess.run(
+            ["sh", "-c", f'"$@" {closed}', "sh", *arguments], input="", capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code and "internal error" not in done.stderr
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(cli: Cli) -> None:

@@ -37,6 +37,15 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def test_a_ctrl_c_outside_of_a_run_is_told_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pressed() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memeplex.cli.runs.library_teams", pressed)
+    told = cli("teams", "--json")
+    assert told.code == 130 and told.json["error"]["type"] == "Interrupted" and "error: interrupted" in told.err
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_stops_at_the_turn_and_resume_finishes_identically(
     process: Cli, team: Path, sent: signal.Signals

@@ -12,6 +12,10 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, say in one line what went wrong if anything did, and give its exit code."""
-    from memeplex.cli.app import execute
+    try:
+        from memeplex.cli.app import execute
+    except KeyboardInterrupt:
+        # Nothing has begun yet, and there is nothing yet to say it with.
+        return 130
 
     return execute(list(sys.argv[1:] if arguments is None else arguments))

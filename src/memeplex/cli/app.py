@@ -60,7 +60,7 @@ def execute(arguments: list[str]) -> int:
 
 def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="memeplex", standalone_mode=False)
+        code = _invoke(arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (ReaderGoneError, BrokenPipeError):
@@ -90,6 +90,16 @@ def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
         message = f"internal error: {type(error).__name__}: {error}"
         show_error(message, "run again with --debug", 1, kind="InternalError", as_json=as_json)
         return 1
+
+
+def _invoke(arguments: list[str]) -> object:
+    """As Typer's own ``main``, which would turn a Ctrl-C into an exit without a word."""
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("memeplex", arguments) as context:
+            return command.invoke(context)
+    except typer.Exit as error:
+        return error.exit_code
 
 
 def _trace(debug: bool) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -49,9 +50,16 @@ class ReaderGoneError(Exception):
 
 def prepare_streams() -> None:
     """A terminal that lacks a character gets a stand-in for it, not an exception."""
+    # Closed by whoever started us, as in ">&-": then Python has none.
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def silence() -> None:
@@ -71,7 +79,9 @@ def tell(text: str = "") -> None:
 
 def tell_json(data: Any) -> None:
     """A result for machines: one JSON object, the only thing on standard output."""
-    _write(sys.stdout, json.dumps(data, ensure_ascii=False, indent=2, default=str), raw=True)
+    text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
+    # What JSON lets stand as it is, a terminal may obey. Escaped, it says the same to a machine.
+    _write(sys.stdout, _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text), raw=True)
 
 
 def say(text: str) -> None:

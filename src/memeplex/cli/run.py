@@ -45,7 +45,7 @@ class Overrides:
         """The team as it will run. The settings' model is for teams that name none."""
         changes: dict[str, Any] = {}
         agents: dict[str, Any] = {}
-        if self.model:
+        if self.model is not None:
             changes["model"], agents["model"] = self.model, None
         elif "model" not in spec.model_fields_set and settings.model:
             changes["model"] = settings.model
@@ -109,7 +109,7 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
     """Start a run and see it to its end; gives the exit code."""
     settings = load_settings()
     spec = overrides.applied(read_team(team), settings)
-    text = sys.stdin.read() if task == "-" else task if task is not None else spec.task
+    text = _input() if task == "-" else task if task is not None else spec.task
     if not text.strip():
         raise UserError(f"team {spec.name} was given no task", remedy=f"memeplex run {shlex.quote(team)} 'WHAT TO DO'")
     text = Task(text=text).text
@@ -127,6 +127,11 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
     build_team(job.spec, lambda name: ScriptedModel((), name=name))
     asyncio.run(_usable(job.store))
     return _perform(job)
+
+
+def _input() -> str:
+    # Python has no standard input where whoever started it has closed that.
+    return sys.stdin.read() if sys.stdin else ""
 
 
 def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:

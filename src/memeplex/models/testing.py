@@ -171,7 +171,7 @@ class RecordedModel(Generator):
                 raise UserError(f"no recording at {self.path}", remedy="record one: RecordedModel(path, inner)")
             return {}
         replies: dict[str, _Recorded] = {}
-        for number, line in enumerate(self.path.read_bytes().splitlines(keepends=True), start=1):
+        for number, line in enumerate(self._read().splitlines(keepends=True), start=1):
             if not line.endswith(b"\n"):
                 break
             try:
@@ -180,6 +180,12 @@ class RecordedModel(Generator):
                 raise UserError(f"{self.path}:{number}: not a line of a recording") from error
             replies[reply.key] = reply
         return replies
+
+    def _read(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be read ({error.strerror})", remedy="give a recording") from error
 
     def _append(self, reply: _Recorded) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

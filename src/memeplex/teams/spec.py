@@ -41,6 +41,8 @@ policies = Registry(
 Kind = dict[str, Any] | str
 """A name, or a mapping whose ``kind`` is the name and whose other keys are arguments."""
 
+_MOST_NODES = 200_000
+
 
 class _Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,7 +119,7 @@ def read_team(name: str) -> TeamSpec:
     path = Path(name)
     if name in library_teams():
         return _parse(files("memeplex.teams").joinpath("library", f"{name}.yaml").read_text("utf-8"), name)
-    if not path.exists() and path.suffix not in (".yaml", ".yml"):
+    if not _there(path) and path.suffix not in (".yaml", ".yml"):
         raise UnknownNameError("team", name, library_teams(), remedy=_suggest(name))
     try:
         return _parse(path.read_text("utf-8"), name)
@@ -129,6 +131,14 @@ def read_team(name: str) -> TeamSpec:
             path=name,
             remedy="give the path of a team file, or the name of a team",
         ) from error
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        # No file has so long a name: a task given in the place of the team, most likely.
+        return False
 
 
 def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
@@ -189,6 +199,8 @@ def _kind(value: Kind) -> tuple[str, dict[str, Any]]:
 def _parse(text: str, path: str) -> TeamSpec:
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None and _size(node, {}) > _MOST_NODES:
+            raise TeamFileError("is too large, or repeats an alias too often", path=path)
         data = yaml.safe_load(text)
         double = None if node is None else _double(node)
     except RecursionError as error:
@@ -198,6 +210,9 @@ def _parse(text: str, path: str) -> TeamSpec:
         raise TeamFileError(f"not valid YAML: {error.problem}", path=path, line=line) from error
     except yaml.YAMLError as error:
         raise TeamFileError(f"not valid YAML: {error}", path=path) from error
+    except ValueError as error:
+        # What looks like a date or a number, and is none.
+        raise TeamFileError(f"holds a value that cannot be: {error}", path=path) from error
     if node is None or not isinstance(data, dict):
         raise TeamFileError("does not describe a team", path=path, remedy="start from a team of the library")
     if double is not None:
@@ -249,6 +264,15 @@ def _line(node: Node, location: tuple[int | str, ...]) -> int:
                 break
             line, node = entry[0].start_mark.line, entry[1]
     return line + 1
+
+
+def _size(node: Node, known: dict[Node, int]) -> int:
+    """How many nodes a file comes to with every alias written out; ten lines can come to billions."""
+    if node not in known:
+        children = node.value if isinstance(node, MappingNode | SequenceNode) else ()
+        flat = [child for entry in children for child in (entry if isinstance(entry, tuple) else (entry,))]
+        known[node] = 1 + sum(_size(child, known) for child in flat)
+    return known[node]
 
 
 def _double(node: Node) -> Node | None:

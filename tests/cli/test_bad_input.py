@@ -136,6 +136,19 @@ def test_a_file_that_is_no_database(cli: Cli, duo: tuple[str, ...]) -> None:
     assert Path("notes.txt").read_text().startswith("Not a database")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["update turns set body = '{}'", "update memory_versions set body = '{}'", "update runs set created = 'x'"],
+)
+def test_a_damaged_record(cli: Cli, duo: tuple[str, ...], damage: str) -> None:
+    run = cli("run", *duo, "--store", "d.db", "--json").json["run"]
+    with sqlite3.connect("d.db") as db:
+        db.execute(damage)
+    db.close()
+    for verb in ("show", "resume"):
+        refused(cli(verb, run, "--store", "d.db"), 4, "d.db", "cannot be read", remedy="damaged")
+
+
 def test_a_store_that_is_not_there_is_not_made_by_reading(cli: Cli) -> None:
     refused(cli("runs", "--store", "typo.db"), 4, "typo.db", remedy="--store")
     told = cli("runs")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
 
 from memeplex.errors import RunLockedError, StorageError, StoreVersionError, UnknownNameError, UserError
 from memeplex.messages import Outcome, Task, Turn, utc_now
@@ -64,7 +65,8 @@ class SQLiteStore:
     async def runs(self, *, limit: int = 100) -> Sequence[Run]:
         """The newest runs, newest first."""
         rows = await self._read("select * from runs order by created desc, id desc limit ?", (limit,))
-        return [_run(row) for row in rows]
+        with _legible(self.path):
+            return [_run(row) for row in rows]
 
     async def run(self, run_id: str) -> Run:
         """One run, by its id or a unique beginning of it."""
@@ -75,7 +77,8 @@ class SQLiteStore:
         if not rows or (len(rows) > 1 and rows[0]["id"] != run_id):
             what = "run" if not rows else "single run"
             raise UnknownNameError(what, run_id, remedy="memeplex runs lists what this store holds")
-        return _run(rows[0])
+        with _legible(self.path):
+            return _run(rows[0])
 
     async def add_turn(self, run_id: str, turn: Turn) -> None:
         """Keep the next turn."""
@@ -87,7 +90,8 @@ class SQLiteStore:
     async def turns(self, run_id: str) -> Sequence[Turn]:
         """All turns of a run, in order."""
         rows = await self._read("select body from turns where run = ? order by idx", (run_id,))
-        return [Turn.model_validate_json(row["body"]) for row in rows]
+        with _legible(self.path):
+            return [Turn.model_validate_json(row["body"]) for row in rows]
 
     async def add_version(self, run_id: str, version: MemoryVersion) -> None:
         """Keep what became of one agent's memory after one turn."""
@@ -110,7 +114,8 @@ class SQLiteStore:
             "select body from memory_versions where run = ?1 and (?2 is null or agent = ?2) order by turn, agent",
             (run_id, agent),
         )
-        return [MemoryVersion.model_validate_json(row["body"]) for row in rows]
+        with _legible(self.path):
+            return [MemoryVersion.model_validate_json(row["body"]) for row in rows]
 
     def lock(self, run_id: str) -> AbstractContextManager[None]:
         """Hold a run while working on it; the system frees it when the process dies."""
@@ -206,6 +211,20 @@ def _explained(path: Path | None) -> Iterator[None]:
         remedy = next((remedy for sign, remedy in _REMEDIES if sign in text), "")
         remedy = remedy or "check the disk, its space and permissions, or choose another store with --store"
         raise StorageError(f"store {path or 'in memory'}: {text}", remedy=remedy) from error
+
+
+@contextmanager
+def _legible(path: Path | None) -> Iterator[None]:
+    """A record that is whole for the database may still not be one of ours."""
+    try:
+        yield
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in (error.title, *fault["loc"]))
+        raise StorageError(
+            f"store {path or 'in memory'}: a record cannot be read ({where}: {fault['msg']})",
+            remedy="it is damaged, or of another version of memeplex; restore a copy, or choose another with --store",
+        ) from error
 
 
 def create(url: str) -> SQLiteStore:

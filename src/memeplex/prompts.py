@@ -36,7 +36,7 @@ _environment = Environment(  # noqa: S701 - prompts are plain text, not HTML
 
 
 class Prompt:
-    """The sections of one prompt. ``name`` is ``package/file`` and goes into every record made with it."""
+    """The sections of one prompt. ``name`` is ``package/file``."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name

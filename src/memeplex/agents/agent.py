@@ -160,8 +160,6 @@ class Agent:
                 instruction=ask.instruction,
             )
             try:
-                if ask.output is None:
-                    return await self.model.generate(messages, None, settings)
                 return await self.model.generate(messages, ask.output, settings)
             except ContextWindowError:
                 refusals += 1

@@ -84,15 +84,15 @@ async def construct_context(
         raise ContextBudgetError(
             f"{agent}: task and role take {fixed} tokens of a context budget of {budget}", needed=fixed, budget=budget
         )
-    memory, newest = recollection, tuple(turns[-1:])
+    memory = recollection
     taken = await count(memory.text) if memory.text else 0
     last = sizes[-1] if sizes else 0
     if taken + last > room:
         memory = await _smaller(agent, memory, taken, max(room - last, room // 3), count)
         taken = await count(memory.text) if memory.text else 0
         if taken + last > room:
-            newest = (await _shortened(agent, newest[0], last, room - taken, count),)
-            return Context(memory, newest)
+            newest = await _shortened(agent, turns[-1], last, room - taken, count)
+            return Context(memory, (newest,))
     start = newest_that_fit(sizes, room - taken)
     if stepped is not None:
         start = max(start, stepped_start(sizes, stepped))

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from memeplex.autonoms.base import ask, first_prompt
+from memeplex.autonoms.base import first_prompt
 from memeplex.models import Completion, Model, Settings
 from memeplex.prompts import Prompt
 
@@ -34,7 +34,5 @@ async def rewrite_memory(
 
     With no ``output_type`` the text of the reply is the memory, in whatever form the model chose.
     """
-    if output_type is None:
-        messages = prompt.messages(role=role, memory=memory, output=output, slots=slots)
-        return await model.generate(messages, None, settings)
-    return await ask(model, prompt, output_type, settings, role=role, memory=memory, output=output, slots=slots)
+    messages = prompt.messages(role=role, memory=memory, output=output, slots=slots)
+    return await model.generate(messages, output_type, settings)

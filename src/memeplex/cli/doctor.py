@@ -15,7 +15,7 @@ from memeplex.cli.probes import PROBES, Probe, text_call
 from memeplex.errors import MemeplexError, ModelError
 from memeplex.models import Model
 from memeplex.models.weights import DEFAULT
-from memeplex.storage import open_store
+from memeplex.storage import opened_store
 
 __all__ = ["Check", "examine"]
 
@@ -71,14 +71,11 @@ def _config() -> Check:
 async def _store(url: str) -> Check:
     """Open it, take its write lock, change nothing; and look for room."""
     try:
-        store = open_store(url)
-        try:
+        async with opened_store(url) as store:
             runs = await store.runs(limit=10**9)
             await store.end_run("", "finished")
             with store.lock("doctor"):
                 pass
-        finally:
-            await store.aclose()
     except MemeplexError as error:
         return Check(what="store", status=_FAIL, found=str(error), remedy=error.remedy, needed=True)
     return _room(url, len(runs))

@@ -1,12 +1,11 @@
 """``--out``: the results of a run as files, each complete or not there at all."""
 
-import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from memeplex.cli.report import Report, document_text
+from memeplex.cli.report import Report, document_text, json_text
 from memeplex.errors import UserError
 
 __all__ = ["prepare_folder", "write_results"]
@@ -66,7 +65,7 @@ def _files(report: Report) -> dict[str, str]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    return json_text(value) + "\n"
 
 
 def _replace(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from memeplex.cli.config import load_settings
 from memeplex.cli.output import say
 from memeplex.errors import StorageError, UnknownNameError
-from memeplex.storage import Run, Store, open_store
+from memeplex.storage import Run, Store, opened_store
 
 __all__ = ["find_run", "read_store"]
 
@@ -32,11 +32,8 @@ async def _read(given: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
             raise StorageError(f"there is no store at {given}", remedy="check --store")
         say(f"there is no store yet; the first run makes one at {url}")
         url = "sqlite://"
-    store = open_store(url)
-    try:
+    async with opened_store(url) as store:
         return await work(store)
-    finally:
-        await store.aclose()
 
 
 def _missing(url: str) -> bool:

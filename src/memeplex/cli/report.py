@@ -6,14 +6,13 @@ from typing import Any
 
 from memeplex.cli.output import say, table, tell, tell_json
 from memeplex.messages import Conversation, TurnKind
+from memeplex.models import is_small
 from memeplex.models.openai import guess_billions
 from memeplex.storage import Run, Store
 from memeplex.teams import RunResult
 from memeplex.usage import Ledger, Purpose, Usage
 
-__all__ = ["Report", "document_text", "print_report", "print_tokens", "stored_result", "usage_json"]
-
-_SMALL = 2.0
+__all__ = ["Report", "document_text", "json_text", "print_report", "print_tokens", "stored_result", "usage_json"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +51,7 @@ class Report:
         """The memory of each agent that has one: version, status, content."""
         held = {version.agent: version for version in self.result.versions if version.turn >= 0}
         return {
-            name: {"version": v.version, "status": v.status, "content": self.result.memory(name)}
-            for name, v in sorted(held.items())
+            name: {"version": v.version, "status": v.status, "content": v.content} for name, v in sorted(held.items())
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -143,8 +141,7 @@ def _ending(report: Report) -> str:
 
 
 def _authorship(model: str) -> str:
-    billions = guess_billions(model)
-    if billions is not None and billions <= _SMALL:
+    if is_small(guess_billions(model)):
         return f"Written by {model}, a small model: read it as a demonstration, not as advice."
     return f"Written by {model}, a language model: check it before you rely on it."
 
@@ -167,7 +164,7 @@ def document_text(document: Any, *, heading: str) -> str:
     """A document as Markdown: texts and lists as they are, everything deeper as JSON."""
     parts = [f"# {heading}"] if heading else []
     if not isinstance(document, dict):
-        return "\n\n".join([*parts, _json(document)])
+        return "\n\n".join([*parts, json_text(document)])
     for name, value in document.items():
         parts.append(f"## {name.replace('_', ' ').capitalize()}\n\n{_part(value)}")
     return "\n\n".join(parts)
@@ -180,12 +177,13 @@ def _part(value: Any) -> str:
         return "\n".join(f"{i}. {item}" for i, item in enumerate(value, 1))
     if isinstance(value, list) and all(_flat(item) for item in value):
         return "\n".join("- " + ": ".join(str(v) for v in item.values()) for item in value)
-    return f"```json\n{_json(value)}\n```"
+    return f"```json\n{json_text(value)}\n```"
 
 
 def _flat(item: Any) -> bool:
     return isinstance(item, dict) and all(isinstance(v, str | int | float) for v in item.values())
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """A value as JSON to be read by people."""
     return json.dumps(value, ensure_ascii=False, indent=2)

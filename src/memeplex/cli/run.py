@@ -20,7 +20,7 @@ from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunL
 from memeplex.memory import parse_memory
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel
-from memeplex.storage import Run, Store, open_store
+from memeplex.storage import Run, Store, opened_store
 from memeplex.teams import RunResult, Team, TeamSpec, build_team, new_run_id, read_team
 from memeplex.telemetry import Event, RunStarted, subscribe
 
@@ -168,19 +168,13 @@ def _stored_spec(run: Run) -> TeamSpec:
 
 async def _usable(url: str) -> None:
     """Whether the store can be opened at all, before anything is fetched."""
-    store = open_store(url)
-    try:
+    async with opened_store(url) as store:
         await store.runs(limit=1)
-    finally:
-        await store.aclose()
 
 
 async def _found(url: str, run_id: str) -> Run:
-    store = open_store(url)
-    try:
+    async with opened_store(url) as store:
         return await store.run(run_id)
-    finally:
-        await store.aclose()
 
 
 def _perform(job: Job) -> int:
@@ -215,8 +209,7 @@ async def _work(job: Job) -> Report:
     """The run itself, with everything closed whatever way it ends."""
     began = time.monotonic()
     async with AsyncExitStack() as stack:
-        store, models = open_store(job.store), Models(job.settings)
-        stack.push_async_callback(store.aclose)
+        store, models = await stack.enter_async_context(opened_store(job.store)), Models(job.settings)
         stack.push_async_callback(models.aclose)
         if job.finished:
             result = await stored_result(store, job.run_id)

@@ -6,6 +6,7 @@ itself; ``source="heard"`` also takes in what the others said since the agent's 
 """
 
 import re
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -16,7 +17,7 @@ from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.memory.notes import condense, merge, novelty, supported
 from memeplex.memory.template import GENERIC, NOTES, Content, Mode, Slot, Template
 from memeplex.messages import Conversation, Outcome, Turn
-from memeplex.models import Completion, Settings, derive_seed
+from memeplex.models import Completion, Settings, derive_seed, is_small
 from memeplex.models.tokens import estimate
 from memeplex.storage import MemoryVersion
 from memeplex.telemetry import MemoryUpdated, TemplateMade, emit
@@ -28,8 +29,6 @@ _UNUSABLE = (ContextWindowError, EmptyReplyError, RefusalError, StructuredOutput
 _TAG = re.compile(r"<\s*/?\s*memory\s*>", re.IGNORECASE)
 _HEARD_TOKENS = 1000
 """Estimated tokens of what others said that one update takes in at most."""
-_SMALL = 2.0
-"""Billions of parameters up to which a model keeps more by taking notes than by rewriting (docs/benchmarks.md)."""
 
 
 class IntrinsicSettings(BaseModel):
@@ -75,8 +74,9 @@ class IntrinsicMemory:
     """One agent's memory in one run. ``versions`` are all M(n, m) with their causes."""
 
     def __init__(self, settings: IntrinsicSettings, scope: MemoryScope) -> None:
-        small = scope.model.billions is not None and scope.model.billions <= _SMALL
-        self.mode: Mode = settings.mode if settings.mode != "auto" else "notes" if small else "rewrite"
+        # A small model keeps more by taking notes than by rewriting (docs/benchmarks.md).
+        best: Mode = "notes" if is_small(scope.model.billions) else "rewrite"
+        self.mode: Mode = best if settings.mode == "auto" else settings.mode
         self.policy = settings.policy if settings.policy != "auto" else "when_novel"
         self.versions = list(scope.versions)
         self._settings = settings
@@ -153,12 +153,7 @@ class IntrinsicMemory:
             return await take_notes(
                 scope.model, output, settings, role=scope.role, output=source, slots=slots, limit=NOTES
             )
-        longer = Settings(
-            purpose=Purpose.MEMORY_UPDATE,
-            max_tokens=self._settings.max_tokens * 2,
-            temperature=0.0,
-            seed=seed,
-        )
+        longer = replace(settings, max_tokens=self._settings.max_tokens * 2)
         memory = Recollection(template.blocks(self.content)).text
         if self.mode == "patch" and output is not None:
             return await patch_memory(
@@ -200,9 +195,10 @@ class IntrinsicMemory:
 
     def _capped(self, content: Content) -> Content:
         """Within ``max_tokens``: every slot is condensed to its share."""
-        share = self._settings.max_tokens // max(len(content), 1) - 2 * (len(content) > 1)
-        spare = {name: condense(notes, share) for name, notes in content.items()}
-        return content if _fits(content, self._settings.max_tokens) else spare
+        if _fits(content, self._settings.max_tokens):
+            return content
+        share = self._settings.max_tokens // len(content) - 2 * (len(content) > 1)
+        return {name: condense(notes, share) for name, notes in content.items()}
 
     async def _prepared(self, cue: Conversation) -> Template:
         """The template, written by the agent's model before its first turn if it is to be generated."""

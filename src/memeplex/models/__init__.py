@@ -6,7 +6,7 @@ A name says where a model runs: ``local:qwen2.5-coder-0.5b`` in this process, ``
 """
 
 from memeplex.errors import UnknownNameError
-from memeplex.models.base import ChatMessage, Completion, Model, ModelOptions, Settings, derive_seed
+from memeplex.models.base import ChatMessage, Completion, Model, ModelOptions, Settings, derive_seed, is_small
 from memeplex.models.structured import schema_model
 from memeplex.registry import Registry
 
@@ -18,6 +18,7 @@ __all__ = [
     "Settings",
     "create_model",
     "derive_seed",
+    "is_small",
     "model_providers",
     "schema_model",
 ]

@@ -1,6 +1,7 @@
 """The protocol of a language model."""
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, overload
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from memeplex.usage import Purpose, Usage
 
-__all__ = ["ChatMessage", "Completion", "Model", "ModelOptions", "Settings", "derive_seed"]
+__all__ = ["Answering", "ChatMessage", "Completion", "Model", "ModelOptions", "Settings", "derive_seed", "is_small"]
 
 T = TypeVar("T")
 Output = TypeVar("Output", bound=BaseModel)
@@ -67,6 +68,11 @@ class Model(Protocol):
         self, messages: Sequence[ChatMessage], output: type[Output], settings: Settings = ...
     ) -> Completion[Output]: ...
 
+    @overload
+    async def generate(
+        self, messages: Sequence[ChatMessage], output: type[Output] | None, settings: Settings = ...
+    ) -> Completion[Output] | Completion[None]: ...
+
     async def count(self, text: str) -> int:
         """Tokens in ``text``; where the model's own tokenizer is out of reach, an estimate that errs high."""
         ...
@@ -74,6 +80,39 @@ class Model(Protocol):
     async def aclose(self) -> None:
         """Give back connections and threads."""
         ...
+
+
+class Answering(ABC):
+    """``Model.generate`` with its types, for classes that supply ``answer``."""
+
+    @overload
+    async def generate(
+        self, messages: Sequence[ChatMessage], output: None = None, settings: Settings = ...
+    ) -> Completion[None]: ...
+    @overload
+    async def generate(
+        self, messages: Sequence[ChatMessage], output: type[Output], settings: Settings = ...
+    ) -> Completion[Output]: ...
+    @overload
+    async def generate(
+        self, messages: Sequence[ChatMessage], output: type[Output] | None, settings: Settings = ...
+    ) -> Completion[Output] | Completion[None]: ...
+    async def generate(
+        self, messages: Sequence[ChatMessage], output: type[BaseModel] | None = None, settings: Settings = Settings()
+    ) -> Completion[Any]:
+        """As ``Model.generate``; ``answer`` says what it raises."""
+        return await self.answer(messages, output, settings)
+
+    @abstractmethod
+    async def answer(
+        self, messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings
+    ) -> Completion[Any]:
+        """Text, or an object of the class ``output``."""
+
+
+def is_small(billions: float | None) -> bool:
+    """Whether a model of that many parameters is small: up to two billion. One of unknown size is not."""
+    return billions is not None and billions <= 2.0
 
 
 def derive_seed(seed: int, *parts: object) -> int:

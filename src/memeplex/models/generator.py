@@ -5,10 +5,10 @@ decided here, once for all models.
 """
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, overload
+from typing import Any, ClassVar, Generic, Literal
 
 from pydantic import BaseModel
 
@@ -18,7 +18,7 @@ from memeplex.errors import (
     RefusalError,
     StructuredOutputError,
 )
-from memeplex.models.base import ChatMessage, Completion, Output, Settings
+from memeplex.models.base import Answering, ChatMessage, Completion, Output, Settings
 from memeplex.models.structured import Mode, Verdict, json_schema, judge, one_line, response_format
 from memeplex.models.tokens import estimate
 from memeplex.telemetry import ModelCalled, ReplyRetried, emit
@@ -37,8 +37,6 @@ _LONGEST = 32
 a few megabytes would hold up every later count, cut and repair."""
 
 _WEAKER = {Mode.SCHEMA: Mode.JSON, Mode.JSON: Mode.PROMPT}
-
-DEFAULTS = Settings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +127,7 @@ class _Asking(Generic[Output]):
         return None
 
 
-class Generator(ABC):
+class Generator(Answering):
     """Text or a validated object out of single raw replies, with bounded retries.
 
     A subclass supplies ``send``. ``remembers`` says whether an instance keeps what it learnt about its
@@ -149,21 +147,10 @@ class Generator(ABC):
     async def send(self, request: Request) -> Reply | None:
         """One request. ``None`` says that the endpoint does not take this ``format``."""
 
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: None = None, settings: Settings = ...
-    ) -> Completion[None]: ...
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: type[Output], settings: Settings = ...
-    ) -> Completion[Output]: ...
-    async def generate(
-        self,
-        messages: Sequence[ChatMessage],
-        output: type[Output] | None = None,
-        settings: Settings = DEFAULTS,
-    ) -> Completion[Output] | Completion[None]:
-        """As ``Model.generate``: at most 3 replies are asked for, or 2 when no object is wanted.
+    async def answer(
+        self, messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings
+    ) -> Completion[Any]:
+        """At most 3 replies are asked for, or 2 when no object is wanted.
 
         Raises:
             EmptyReplyError: nothing came back, also with more room and less thinking.
@@ -178,7 +165,7 @@ class Generator(ABC):
         """Tokens in ``text``; an estimate that errs high."""
         return estimate(text)
 
-    async def aclose(self) -> None:  # noqa: B027  (most models hold nothing)
+    async def aclose(self) -> None:
         """Give back connections; the model can be used again afterwards."""
 
     def _retried(self, settings: Settings, reason: str) -> None:

@@ -12,14 +12,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import aiohttp
 from pydantic import BaseModel, SecretStr
 
 from memeplex.errors import MissingExtraError, ModelError, ModelNotFoundError, ModelUnavailableError
-from memeplex.models.base import ChatMessage, Completion, ModelOptions, Output, Settings
+from memeplex.models.base import Answering, ChatMessage, Completion, ModelOptions, Settings
 from memeplex.models.gate import check_allowed
 from memeplex.models.openai import OpenAIModel, guess_billions
 from memeplex.models.weights import cached_path, known_models
@@ -94,7 +94,7 @@ class _Server:
             ) from error
 
 
-class LocalModel:
+class LocalModel(Answering):
     """A GGUF file, run in this process. Nothing is loaded before the first call."""
 
     def __init__(
@@ -108,21 +108,10 @@ class LocalModel:
         self._client: OpenAIModel | None = None
         self._counts: dict[str, int] = {}
 
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: None = None, settings: Settings = ...
-    ) -> Completion[None]: ...
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: type[Output], settings: Settings = ...
-    ) -> Completion[Output]: ...
-    async def generate(
-        self,
-        messages: Sequence[ChatMessage],
-        output: type[BaseModel] | None = None,
-        settings: Settings = Settings(),
+    async def answer(
+        self, messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings
     ) -> Completion[Any]:
-        """As ``Model.generate``.
+        """The server's answer, one at a time on one thread.
 
         Raises:
             MissingExtraError: the runtime is not installed.
@@ -130,8 +119,6 @@ class LocalModel:
         """
         client = await self._connect()
         async with self._server.turn():
-            if output is None:
-                return await client.generate(messages, None, settings)
             return await client.generate(messages, output, settings)
 
     async def count(self, text: str) -> int:

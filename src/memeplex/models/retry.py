@@ -3,22 +3,22 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import overload
+from typing import Any
+
+from pydantic import BaseModel
 
 from memeplex.errors import ModelUnavailableError
-from memeplex.models.base import ChatMessage, Completion, Model, Output, Settings
+from memeplex.models.base import Answering, ChatMessage, Completion, Model, Settings
 from memeplex.telemetry import ReplyRetried, emit
 
 __all__ = ["RetryModel"]
-
-_DEFAULTS = Settings()
 
 
 def _full_jitter(longest: float) -> float:
     return random.uniform(0.0, longest)  # noqa: S311  (spreads callers in time, guards nothing)
 
 
-class RetryModel:
+class RetryModel(Answering):
     """Asks ``inner`` again after a ``ModelUnavailableError``; every other error passes through at once.
 
     The wait before try *n* is drawn between 0 and ``base * 2**n`` seconds (full jitter), at most ``longest``.
@@ -54,21 +54,10 @@ class RetryModel:
         drawn = self._jitter(min(self._longest, self._base * 2**tries))
         return max(drawn, min(retry_after or 0.0, self._patience))
 
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: None = None, settings: Settings = ...
-    ) -> Completion[None]: ...
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: type[Output], settings: Settings = ...
-    ) -> Completion[Output]: ...
-    async def generate(
-        self,
-        messages: Sequence[ChatMessage],
-        output: type[Output] | None = None,
-        settings: Settings = _DEFAULTS,
-    ) -> Completion[Output] | Completion[None]:
-        """As ``Model.generate``.
+    async def answer(
+        self, messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings
+    ) -> Completion[Any]:
+        """The inner model's answer.
 
         Raises:
             ModelUnavailableError: the last one, when all attempts are used up.
@@ -76,8 +65,6 @@ class RetryModel:
         tries = 0
         while True:
             try:
-                if output is None:
-                    return await self.inner.generate(messages, None, settings)
                 return await self.inner.generate(messages, output, settings)
             except ModelUnavailableError as error:
                 tries += 1

@@ -11,14 +11,14 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memeplex.errors import ModelError, RequestForbiddenError, UserError
 from memeplex.messages import clean_text
-from memeplex.models.base import ChatMessage, Completion, Model, ModelOptions, Output, Settings
-from memeplex.models.generator import DEFAULTS, Generator, Reply, Request
+from memeplex.models.base import ChatMessage, Completion, Model, ModelOptions, Settings
+from memeplex.models.generator import Generator, Reply, Request
 from memeplex.models.structured import json_schema
 from memeplex.models.tokens import estimate, estimate_messages
 from memeplex.usage import Purpose, Usage
@@ -215,35 +215,18 @@ class RecordedModel(Generator):
             )
         return Reply(text=found.text, usage=found.usage, finish=found.finish)
 
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: None = None, settings: Settings = ...
-    ) -> Completion[None]: ...
-    @overload
-    async def generate(
-        self, messages: Sequence[ChatMessage], output: type[Output], settings: Settings = ...
-    ) -> Completion[Output]: ...
-    async def generate(
-        self,
-        messages: Sequence[ChatMessage],
-        output: type[Output] | None = None,
-        settings: Settings = DEFAULTS,
-    ) -> Completion[Output] | Completion[None]:
-        """As ``Model.generate``; asks the inner model, and records, when the request is new.
+    async def answer(
+        self, messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings
+    ) -> Completion[Any]:
+        """From the recording; asks the inner model, and records, when the request is new.
 
         Raises:
             RequestForbiddenError: the request is new, and there is no inner model.
         """
         key = request_key(messages, output, settings)
         if self.inner is None or key in self._replies:
-            if output is None:
-                return await super().generate(messages, None, settings)
-            return await super().generate(messages, output, settings)
-        fresh: Completion[Output] | Completion[None]
-        if output is None:
-            fresh = await self.inner.generate(messages, None, settings)
-        else:
-            fresh = await self.inner.generate(messages, output, settings)
+            return await super().answer(messages, output, settings)
+        fresh = await self.inner.generate(messages, output, settings)
         spent = fresh.usage
         usage = Usage(input=spent.input, cached=spent.cached, output=spent.output, calls=spent.calls)
         self._append(_Recorded(key=key, text=fresh.text, usage=usage, finish=fresh.finish))

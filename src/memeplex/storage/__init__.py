@@ -1,9 +1,12 @@
 """Where runs, turns and memories are kept."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from memeplex.registry import Registry
 from memeplex.storage.base import MemoryVersion, Run, Store
 
-__all__ = ["MemoryVersion", "Run", "Store", "open_store", "stores"]
+__all__ = ["MemoryVersion", "Run", "Store", "open_store", "opened_store", "stores"]
 
 stores = Registry("store", "memeplex.storage", {"sqlite": "memeplex.storage.sqlite:create"})
 """Factories by the scheme of a store's URL: ``(url) -> Store``."""
@@ -19,3 +22,13 @@ def open_store(url: str) -> Store:
     scheme, colon, _ = url.partition("://")
     store: Store = stores.load(scheme if colon else "sqlite")(url if colon else f"sqlite:///{url}")
     return store
+
+
+@asynccontextmanager
+async def opened_store(url: str) -> AsyncIterator[Store]:
+    """``open_store`` for a block of code: closed whatever way it ends."""
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        await store.aclose()

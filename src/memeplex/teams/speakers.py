@@ -7,7 +7,6 @@ that was broken off goes on as if it had not been.
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,22 +17,7 @@ from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Model, Settings, derive_seed
 from memeplex.usage import Ledger, Purpose
 
-__all__ = ["Cast", "Chain", "Graph", "ModelChosen", "Random", "RoundRobin", "Speaker", "SpeakerPolicy", "Star", "Tree"]
-
-
-class Speaker(Protocol):
-    """Who can have the floor: an ``Agent``, or what stands for one elsewhere."""
-
-    name: str
-    role: str
-
-    async def respond(self, conversation: Conversation, ask: Ask) -> Turn:
-        """One turn."""
-        ...
-
-    async def remember(self, turn: Turn, conversation: Conversation) -> None:
-        """Take in one's own turn."""
-        ...
+__all__ = ["Cast", "Chain", "Graph", "ModelChosen", "Random", "RoundRobin", "SpeakerPolicy", "Star", "Tree"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

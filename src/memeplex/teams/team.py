@@ -191,11 +191,11 @@ class _Session:
         return outcome
 
     async def _turn(self, ask: Ask) -> None:
-        before = Conversation(self.conversation.task, self.conversation.turns)
-        emit(TurnStarted(index=len(before.turns), speaker=ask.speaker, stage=ask.stage))
+        index = len(self.conversation.turns)
+        emit(TurnStarted(index=index, speaker=ask.speaker, stage=ask.stage))
         if ask.kind is TurnKind.FLAG:
             turn = Turn(
-                index=len(before.turns),
+                index=index,
                 speaker=ask.speaker,
                 content=ask.content,
                 kind=ask.kind,
@@ -210,7 +210,8 @@ class _Session:
         self.conversation.append(turn)
         emit(TurnFinished(turn=turn))
         if turn.kind is TurnKind.MESSAGE:
-            self.updates[turn.speaker] = asyncio.create_task(self.agents[turn.speaker].remember(turn, before))
+            update = self.agents[turn.speaker].remember(turn, self.conversation.before(turn))
+            self.updates[turn.speaker] = asyncio.create_task(update)
             if not self.team.overlap:
                 await self._settle(turn.speaker)
 

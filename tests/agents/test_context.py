@@ -14,7 +14,7 @@ from support import DOCUMENT, act, agent, block, forget, listening, only, prompt
 from memeplex import Agent, Team, subscribe
 from memeplex.agents import Ask
 from memeplex.agents.context import LEAST, SHARE, Context, construct_context, newest_that_fit, printed, stepped_start
-from memeplex.errors import ContextBudgetError, ContextWindowError
+from memeplex.errors import ContextBudgetError, ContextWindowError, UserError
 from memeplex.memory import Recollection, create_memory
 from memeplex.messages import Turn, TurnKind
 from memeplex.models import ChatMessage, Settings, schema_model
@@ -318,3 +318,14 @@ async def test_all_agents_of_one_budget_see_the_same_window_whatever_their_roles
         await agent.respond(said, Ask(speaker="A"))
     beginnings = [prompt.split("---")[0] for prompt in prompts]
     assert beginnings[0] == beginnings[1] and "point 0:" not in beginnings[0], "else the prompt cache is of no use"
+
+
+@pytest.mark.parametrize(("max_tokens", "fits"), [(8000, True), (8144, False), (9000, False)])
+def test_a_reply_as_long_as_the_window_is_refused_before_any_call(max_tokens: int, fits: bool) -> None:
+    model = FunctionModel(lambda m, o, s: "yes")
+    if fits:
+        assert Agent("A", role="You speak.", model=model, max_tokens=max_tokens).context_tokens > 0
+        return
+    with pytest.raises(UserError, match="no room for a prompt") as caught:
+        Agent("A", role="You speak.", model=model, max_tokens=max_tokens)
+    assert "lower max_tokens to 4096" in caught.value.remedy

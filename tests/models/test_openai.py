@@ -1,6 +1,8 @@
 import asyncio
 import gc
+import gzip
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,6 +25,7 @@ from memeplex.errors import (
 from memeplex.models.base import ChatMessage, Model, ModelOptions, Settings
 from memeplex.models.gate import requests_allowed
 from memeplex.models.openai import (
+    LARGEST_ANSWER,
     OpenAIModel,
     create_endpoint,
     create_ollama,
@@ -136,6 +139,19 @@ async def test_an_amount_that_no_count_can_be_is_not_believed(server: Server, am
 async def test_a_reply_far_beyond_max_tokens_is_cut(server: Server) -> None:
     done = await server.model(chat("word " * 100_000)).generate(PROMPT, settings=Settings(max_tokens=10))
     assert (len(done.text), done.finish) == (320, "length")
+
+
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_answer_without_end_is_not_read_to_its_end(server: Server, status: int) -> None:
+    # A bomb: a few kilobytes on the wire, sixty-four megabytes unpacked.
+    bomb = gzip.compress(bytes(2 * LARGEST_ANSWER))
+    answer = web.Response(status=status, body=bomb, headers={"Content-Encoding": "gzip"})
+    tracemalloc.start()
+    error = await fails(server.model(answer), ModelError)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "longer than 32 MiB" in str(error)
+    assert peak < 1.75 * LARGEST_ANSWER
 
 
 async def test_a_host_name_that_cannot_be_is_out_of_reach(server: Server) -> None:

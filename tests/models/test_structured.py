@@ -130,6 +130,18 @@ def test_sent_schemas_are_self_contained_and_keep_their_bounds() -> None:
     assert '"maxLength": 80' in text and '"maxItems": 3' in text
 
 
+def test_objects_that_say_nothing_of_further_properties_are_closed_all_the_way_down() -> None:
+    sent = json_schema(Notes)
+    inner = sent["properties"]["notes"]["items"]
+    assert sent["additionalProperties"] is False and inner["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("open_by", [{"additionalProperties": True}, {"patternProperties": {"x": {}}}, {"anyOf": [{}]}])
+def test_objects_that_decide_for_themselves_stay_as_they_are(open_by: dict[str, Any]) -> None:
+    given = {"type": "object", "properties": {"a": {"type": "string"}}, **open_by}
+    assert json_schema(schema_model("Given", given)) == given
+
+
 class Tree(BaseModel):
     children: "list[Tree]" = []
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from memeplex.agents.context import SHARE, Context, construct_context, printed
 from memeplex.autonoms import cast_vote
-from memeplex.errors import ContextWindowError
+from memeplex.errors import ContextWindowError, UserError
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
 from memeplex.messages import Conversation, Turn, TurnKind
 from memeplex.models import Completion, Model, Settings, derive_seed
@@ -57,6 +57,9 @@ class Agent:
     ``max_tokens`` bounds a reply, ``context_tokens`` a prompt. ``layout`` is the order of printing: ``paper`` (task,
     memory, turns) or ``cached`` (task, turns, then role, memory and instruction, so that the conversation is read
     once for all agents); what fits is decided by Algorithm 1 in both.
+
+    Raises:
+        UserError: beside a reply of ``max_tokens``, the model's window has no room for a prompt.
     """
 
     def __init__(
@@ -80,6 +83,12 @@ class Agent:
         # A quarter of the window for the reply, whatever its own bound: one budget, so one window, for all agents.
         reply = max(model.window // 4, max_tokens + _MARGIN)
         self.context_tokens = context_tokens or min(model.window - reply, 4096)
+        if self.context_tokens <= 0:
+            raise UserError(
+                f"agent {name}: a reply of {max_tokens} tokens leaves no room for a prompt in the window of {model.name},"
+                f" which is {model.window}",
+                remedy=f"lower max_tokens to {model.window // 2} or less, or set the model's window",
+            )
         self.settings = memory or create_memory("intrinsic")
         self.memory: Memory = create_memory("none").open(self._scope(_forget, (), 0))
         self._seed = 0

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import aiohttp
 from pydantic import SecretStr
 
-from memeplex.errors import AuthenticationError, ModelUnavailableError, UserError
+from memeplex.errors import AuthenticationError, ModelError, ModelUnavailableError, UserError
 from memeplex.messages import clean_text
 from memeplex.models.base import Model, ModelOptions, Settings
 from memeplex.models.gate import allow_requests, check_allowed, requests_allowed
@@ -39,7 +39,8 @@ __all__ = [
 OPENAI_URL = "https://api.openai.com/v1"
 OLLAMA_URL = "http://127.0.0.1:11434/v1"
 DEFAULT_WINDOW = 8192
-
+LARGEST_ANSWER = 32 * 2**20
+"""Bytes of one answer that are read at most, unpacked: an endpoint in bad faith may send without end."""
 
 _open: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[aiohttp.ClientSession]] = WeakKeyDictionary()
 
@@ -64,6 +65,17 @@ def _split(address: str) -> SplitResult:
     except ValueError:
         # Brackets of which no IPv6 address comes: as good as no address.
         return SplitResult("", "", "", "", "")
+
+
+async def _bounded(response: aiohttp.ClientResponse, where: str) -> bytes:
+    raw = bytearray()
+    async for chunk in response.content.iter_any():
+        raw += chunk
+        if len(raw) > LARGEST_ANSWER:
+            raise ModelError(
+                f"{where}: the answer is longer than {LARGEST_ANSWER // 2**20} MiB", remedy="is the address right?"
+            )
+    return bytes(raw)
 
 
 def guess_billions(model: str) -> float | None:
@@ -185,7 +197,7 @@ class OpenAIModel(Generator):
         try:
             # Redirects are not followed: they would turn the POST into a GET, or carry the key elsewhere.
             async with self.session().post(url, json=body, allow_redirects=False) as response:
-                raw = await response.read()
+                raw = await _bounded(response, where)
                 return Answer(response.status, response.headers, raw.decode("utf-8", "replace"))
         except TimeoutError as error:
             raise ModelUnavailableError(

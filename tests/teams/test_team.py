@@ -1,6 +1,7 @@
 """The loop: overlap, errors, stopping and going on, ends, and isolation."""
 
 import asyncio
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -188,8 +189,18 @@ async def test_a_turn_is_durable_before_it_is_told_of_and_before_the_next_begins
             kept.append([t.index for t in await store.turns("r")])
         return act(messages, output, given)
 
-    await pair(FunctionModel(reply)).run("x", store=store, run_id="r")
+    told: list[tuple[int, int]] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, TurnFinished):
+            # Another connection sees what has been committed, and nothing else.
+            rows = sqlite3.connect(store.url.removeprefix("sqlite:///")).execute("select count(*) from turns")
+            told.append((event.turn.index + 1, rows.fetchone()[0]))
+
+    with subscribe(listen):
+        await pair(FunctionModel(reply)).run("x", store=store, run_id="r")
     assert kept == [[], [0], [0, 1], [0, 1, 2]]
+    assert told == [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
 # ---- ends

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,33 @@ def test_the_case_study_ends_with_its_document(cli: Cli, record: Callable[..., s
     assert json.loads(Path("results/memories.json").read_text()) == whole["memories"]
 
 
+def test_a_moderated_run_that_meets_its_limit_gives_the_last_proposal(
+    cli: Cli, record: Callable[..., str], home: Path
+) -> None:
+    """Turn 7 is the integrator's; the two after it are about the proposal, and none themselves."""
+    limited = home / "limited.yaml"
+    library = files("memeplex.teams").joinpath("library/data-pipeline.yaml").read_text("utf-8")
+    limited.write_text(library.replace("max_turns: 40", "max_turns: 10"))
+    flags = (limited, "--model", record(limited))
+    told = cli("run", *flags, "--json", "--out", "results").json
+    assert told["outcome"]["status"] == "no_consensus" and told["turns"] == 10 and told["document"] is None
+    proposal = told["outcome"]["details"]["proposal"]
+    assert (told["answer"], told["answer_kind"]) == (proposal, "proposal")
+    turns = [json.loads(line) for line in Path("results/transcript.jsonl").read_text().splitlines()]
+    assert [turn["speaker"] for turn in turns if turn["content"] == proposal] == ["KIA"]
+    marked = f"## Last proposal, not agreed on\n\n{proposal}\n"
+    assert Path("results/design.md").read_text() == f"# data-pipeline\n\n{marked}"
+    shown = cli("run", *flags)
+    assert shown.out.startswith(marked) and "limit: this is the last proposal, and no document" in shown.out
+    assert cli("run", *flags, "--quiet").out == marked
+
+
 def test_json_is_one_object_and_nothing_else(process: Cli, duo: tuple[str, ...]) -> None:
     said = process("run", *duo, "--json", "--store", "runs.db")
     assert said.code == 0
     told = said.json
     assert told["status"] == "finished" and told["outcome"]["status"] == "completed" and told["document"] is None
+    assert told["answer"].startswith("B decides: ") and told["answer_kind"] == "message"
     assert told["turns"] == 4 and set(told["memories"]) == {"A", "B"}
     assert told["usage"]["total"]["calls"] == sum(u["calls"] for u in told["usage"]["by_purpose"].values())
     assert set(told["usage"]["by_purpose"]) == {"answer", "memory update"}

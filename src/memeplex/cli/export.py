@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from memeplex.cli.report import Report, document_text, json_text
+from memeplex.cli.report import Report, json_text
 from memeplex.errors import UserError
 
 __all__ = ["prepare_folder", "write_results"]
@@ -50,9 +50,8 @@ def write_results(folder: str | None, report: Report, resume: str) -> None:
 
 def _files(report: Report) -> dict[str, str]:
     document = report.document
-    body = document_text(document, heading=report.run.team) if document else f"# {report.run.team}\n\n{report.answer}"
     made = {
-        "design.md": body + "\n",
+        "design.md": f"# {report.run.team}\n\n{report.text}\n",
         "transcript.jsonl": "".join(f"{turn.model_dump_json()}\n" for turn in report.result.conversation.turns),
         "memories.json": _json(report.memories),
         "run.json": _json({**report.as_json(), "spec": report.run.spec, "task": report.run.task.text}),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memeplex.cli.output import say, table, tell, tell_json
-from memeplex.messages import Conversation, TurnKind
+from memeplex.messages import Conversation, Turn, TurnKind
 from memeplex.models import is_small
 from memeplex.models.openai import guess_billions
 from memeplex.storage import Run, Store
@@ -30,16 +30,49 @@ class Report:
         return self.result.outcome.details.get("document") if self.result.outcome else None
 
     @property
+    def answer_kind(self) -> str:
+        """What ``answer`` is: a ``document``, a ``proposal`` that no document was written of, or a ``message``."""
+        if any(turn.kind is TurnKind.DOCUMENT for turn in self.result.conversation.turns):
+            return "document"
+        return "proposal" if self._proposal else "message"
+
+    @property
     def answer(self) -> str:
-        """What was said last, for teams without a document."""
-        heard = [turn for turn in self.result.conversation.heard if turn.kind is not TurnKind.FLAG]
-        return heard[-1].content if heard else ""
+        """The document as a text; without one the last proposal, for teams that make any; else the last message."""
+        if self.answer_kind == "proposal":
+            return self._proposal
+        turn = self._answering
+        return turn.content if turn else ""
+
+    @property
+    def text(self) -> str:
+        """The result as Markdown. A proposal stands under a heading that says how far it came."""
+        if self.document:
+            return document_text(self.document)
+        if self.answer_kind != "proposal":
+            return self.answer
+        agreed = self.result.outcome is not None and self.result.outcome.success
+        return f"## {'Accepted proposal' if agreed else 'Last proposal, not agreed on'}\n\n{self.answer}"
 
     @property
     def writer(self) -> str:
         """The model that wrote the document or the answer."""
-        written = [turn.model for turn in self.result.conversation.heard if turn.model]
-        return written[-1] if written else self.run.model
+        turn = self._answering
+        return turn.model if turn and turn.model else self.run.model
+
+    @property
+    def _proposal(self) -> str:
+        """The proposal that the outcome hands out; empty where there is none."""
+        found = self.result.outcome.details.get("proposal") if self.result.outcome else None
+        return found if isinstance(found, str) else ""
+
+    @property
+    def _answering(self) -> Turn | None:
+        """The turn that the answer was said in."""
+        heard = [turn for turn in self.result.conversation.heard if turn.kind is not TurnKind.FLAG]
+        if self.answer_kind == "proposal":
+            heard = [turn for turn in heard if turn.content == self._proposal] or heard
+        return heard[-1] if heard else None
 
     @property
     def status(self) -> str:
@@ -66,6 +99,7 @@ class Report:
             "outcome": {"status": outcome.status, "success": outcome.success, "details": details} if outcome else None,
             "document": self.document,
             "answer": self.answer,
+            "answer_kind": self.answer_kind,
             "turns": len(turns),
             "seed": self.run.seed,
             "model": self.run.model,
@@ -117,7 +151,7 @@ def print_report(report: Report, *, as_json: bool, quiet: bool, resume: str) -> 
     if outcome is None:
         say(f"stopped after {len(report.result.conversation.turns)} turns; go on with: {resume}")
         return
-    tell(document_text(report.document, heading="") if report.document else report.answer)
+    tell(report.text)
     if quiet:
         return
     tell()
@@ -131,6 +165,8 @@ def print_report(report: Report, *, as_json: bool, quiet: bool, resume: str) -> 
 def _ending(report: Report) -> str:
     outcome = report.result.outcome
     status = outcome.status if outcome else ""
+    if status == "no_consensus" and report.answer_kind == "proposal":
+        return "No consensus was reached before the limit: this is the last proposal, and no document was written."
     said = {
         "consensus": "Consensus was reached: every agent that votes has accepted the design.",
         "no_consensus": "No consensus was reached: this is the last proposal, which not every agent has accepted.",
@@ -160,13 +196,11 @@ def _cells(usage: Usage) -> tuple[str, ...]:
     return f"{usage.calls:,}", f"{usage.input:,}", share, f"{usage.output:,}", f"{usage.seconds:.1f}"
 
 
-def document_text(document: Any, *, heading: str) -> str:
+def document_text(document: Any) -> str:
     """A document as Markdown: texts and lists as they are, everything deeper as JSON."""
-    parts = [f"# {heading}"] if heading else []
     if not isinstance(document, dict):
-        return "\n\n".join([*parts, json_text(document)])
-    for name, value in document.items():
-        parts.append(f"## {name.replace('_', ' ').capitalize()}\n\n{_part(value)}")
+        return json_text(document)
+    parts = (f"## {name.replace('_', ' ').capitalize()}\n\n{_part(value)}" for name, value in document.items())
     return "\n\n".join(parts)
 
 

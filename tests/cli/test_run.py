@@ -10,10 +10,13 @@ from typing import Any
 import jsonschema
 import pytest
 from cli.conftest import Cli, Endpoint
+from support import act
 
+from memeplex import Agent, Team
 from memeplex.cli import models as cli_models
-from memeplex.storage import open_store
-from memeplex.teams import read_team
+from memeplex.models.testing import FunctionModel
+from memeplex.storage import open_store, opened_store
+from memeplex.teams import MaxTurns, RunResult, read_team
 
 
 def stored(url: object, run: str) -> Any:
@@ -66,6 +69,14 @@ def test_a_moderated_run_that_meets_its_limit_gives_the_last_proposal(
     shown = cli("run", *flags)
     assert shown.out.startswith(marked) and "limit: this is the last proposal, and no document" in shown.out
     assert cli("run", *flags, "--quiet").out == marked
+
+
+def test_a_team_that_reaches_its_limit_has_ended_as_it_should(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    """Exit code 5 is for a task that is longer than the context alone."""
+    team.write_text(f"{team.read_text()}  max_tokens: 1\n")
+    told = cli("run", team, "--model", endpoint.model, "--json")
+    assert told.code == 0 and told.json["outcome"]["details"]["reason"] == "max_tokens" and told.json["turns"] == 1
+    assert cli("run", team, "Dig. " * 9000, "--model", endpoint.model).code == 5
 
 
 def test_json_is_one_object_and_nothing_else(process: Cli, duo: tuple[str, ...]) -> None:
@@ -125,6 +136,23 @@ def test_resume_of_a_finished_run_gives_the_same_result(cli: Cli, duo: tuple[str
     assert again.code == 0
     assert {**again.json, "seconds": 0} == {**first, "seconds": 0}
     assert Path("late/transcript.jsonl").exists()
+
+
+def test_resume_of_a_run_from_python_shows_it_if_it_is_finished(cli: Cli) -> None:
+    """Its team was not kept, which matters only as long as there is something to go on with."""
+    agents = [Agent(name, role="You say.", model=FunctionModel(act)) for name in "AB"]
+    team = Team(name="pair", agents=agents, termination=MaxTurns(2))
+
+    async def run(**more: Any) -> RunResult:
+        async with opened_store("p.db") as store:
+            return await team.run("Dig.", store=store, **more)
+
+    done, stopped = asyncio.run(run()), asyncio.run(run(stop=lambda: True))
+    told = cli("resume", done.run, "--store", "p.db", "--out", "results")
+    assert told.code == 0 and told.out.startswith("B decides: ") and "conversation is complete" in told.out
+    assert json.loads(Path("results/run.json").read_text())["spec"] == {}
+    told = cli("resume", stopped.run, "--store", "p.db")
+    assert told.code == 2 and "its team was not kept" in told.err and "Team.resume()" in told.err
 
 
 def test_the_model_of_the_settings_is_for_teams_that_name_none(

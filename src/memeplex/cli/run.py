@@ -87,7 +87,6 @@ class Job:
     task: str | None = None
     seed: int = 0
     store_given: bool = False
-    finished: bool = False
     started: bool = False
     interrupt: Interrupt = field(init=False)
 
@@ -97,8 +96,7 @@ class Job:
     @property
     def how_to_resume(self) -> str:
         """The command that goes on with this run."""
-        where = f" --store {shlex.quote(self.store)}" if self.store_given else ""
-        return f"memeplex resume {self.run_id}{where}"
+        return _command(self.run_id, self.store if self.store_given else None)
 
     def watch(self, event: Event) -> None:
         """Notes that the run exists, so that there is something to resume."""
@@ -124,7 +122,7 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
         seed=seed,
     )
     # Everything but the models is tried before anything is fetched.
-    build_team(job.spec, lambda name: ScriptedModel((), name=name))
+    build_team(job.spec, lambda name: ScriptedModel((), name=name, window=2**40))
     asyncio.run(_usable(job.store))
     return _perform(job)
 
@@ -135,10 +133,15 @@ def _input() -> str:
 
 
 def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
-    """Go on with a run; gives the exit code."""
+    """Go on with a run, or show a finished one again; gives the exit code."""
     settings = load_settings()
     url = settings.store(store)
-    run = asyncio.run(_found(url, run_id))
+    kept = asyncio.run(_kept(url, run_id))
+    run = kept.run
+    if run.status == "finished":
+        # Nothing is left to be done, so it need not be known how the team is built.
+        prepare_folder(shown.out)
+        return _deliver(kept, shown, _command(run.id, store))
     job = Job(
         settings=settings,
         spec=_stored_spec(run),
@@ -147,9 +150,13 @@ def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
         run_id=run.id,
         shown=shown,
         seed=run.seed,
-        finished=run.status == "finished",
     )
     return _perform(job)
+
+
+def _command(run_id: str, store: str | None) -> str:
+    where = f" --store {shlex.quote(store)}" if store is not None else ""
+    return f"memeplex resume {run_id}{where}"
 
 
 def _stored_spec(run: Run) -> TeamSpec:
@@ -172,23 +179,31 @@ async def _usable(url: str) -> None:
         await store.runs(limit=1)
 
 
-async def _found(url: str, run_id: str) -> Run:
+async def _kept(url: str, run_id: str) -> Report:
+    """What the store holds of a run."""
+    began = time.monotonic()
     async with opened_store(url) as store:
-        return await store.run(run_id)
+        run = await store.run(run_id)
+        result = await stored_result(store, run.id)
+        return Report(run=run, result=result, seconds=time.monotonic() - began, store=store.url)
 
 
 def _perform(job: Job) -> int:
     prepare_folder(job.shown.out)
     try:
-        if not job.finished:
-            names = {agent.model or job.spec.model for agent in job.spec.agents}
-            fetch_missing(sorted(names), quiet=job.shown.quiet)
+        names = {agent.model or job.spec.model for agent in job.spec.agents}
+        fetch_missing(sorted(names), quiet=job.shown.quiet)
         report = asyncio.run(_work(job))
     except MemeplexError as error:
         error.remedy, error.run = _remedy(error, job), job.run_id if job.started else ""
         raise
-    write_results(job.shown.out, report, job.how_to_resume)
-    print_report(report, as_json=job.shown.json, quiet=job.shown.quiet, resume=job.how_to_resume)
+    return _deliver(report, job.shown, job.how_to_resume)
+
+
+def _deliver(report: Report, shown: Shown, resume: str) -> int:
+    """Write and print what a run came to; gives the exit code."""
+    write_results(shown.out, report, resume)
+    print_report(report, as_json=shown.json, quiet=shown.quiet, resume=resume)
     if report.result.outcome is None:
         return INTERRUPTED
     return STALLED if report.result.outcome.status == "stalled" else 0
@@ -211,10 +226,7 @@ async def _work(job: Job) -> Report:
     async with AsyncExitStack() as stack:
         store, models = await stack.enter_async_context(opened_store(job.store)), Models(job.settings)
         stack.push_async_callback(models.aclose)
-        if job.finished:
-            result = await stored_result(store, job.run_id)
-        else:
-            result = await _play(job, build_team(job.spec, models.get), store)
+        result = await _play(job, build_team(job.spec, models.get), store)
         run = await store.run(job.run_id)
         return Report(run=run, result=result, seconds=time.monotonic() - began, store=store.url)
 

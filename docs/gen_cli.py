@@ -24,12 +24,15 @@ object, in case of an error too. Every error is one line, with one more on what 
 | 2 | wrong use, or a team file that is not right |
 | 3 | the model or its endpoint |
 | 4 | the store |
-| 5 | a budget was reached, or the task is longer than the context |
+| 5 | the task is longer than the context budget |
 | 6 | the team turned in circles |
 | 130 | interrupted; `memeplex resume RUN` goes on |
 
-`MEMEPLEX_MODEL` and `MEMEPLEX_STORE` set the model and the store for every command, and `config.toml` in the user's
-configuration folder (`~/.config/memeplex` on Linux) does so for good:
+A team that reaches its `max_turns` or `max_tokens` has ended as it should: exit code 0.
+
+`MEMEPLEX_STORE` is the store where `--store` names none. `MEMEPLEX_MODEL` is the model of teams that name none, and the
+one that `doctor` tries, where `--model` names none; a team or an agent that names a model keeps it. `config.toml` in the
+user's configuration folder (`~/.config/memeplex` on Linux) says the same for good, and comes after the environment:
 
 ```toml
 model = "openai:gpt-4.1-mini"

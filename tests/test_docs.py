@@ -108,6 +108,13 @@ def test_the_schema_of_team_files_is_current() -> None:
     assert module.TARGET.read_text("utf-8") == module.schema(), "python docs/gen_schema.py"
 
 
+def test_both_tables_of_exit_codes_say_the_same() -> None:
+    tables = [
+        re.findall(r"^\| (\d+) \| (.+) \|$", TEXTS[ROOT / "docs" / page], re.M) for page in ("cli.md", "persistence.md")
+    ]
+    assert tables[0] == tables[1] and [int(code) for code, _ in tables[0]] == [0, 1, 2, 3, 4, 5, 6, 130]
+
+
 def anchors(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}

@@ -31,8 +31,8 @@ object, in case of an error too. Every error is one line, with one more on what 
 A team that reaches its `max_turns` or `max_tokens` has ended as it should: exit code 0.
 
 `MEMEPLEX_STORE` is the store where `--store` names none. `MEMEPLEX_MODEL` is the model of teams that name none, and the
-one that `doctor` tries, where `--model` names none; a team or an agent that names a model keeps it. `config.toml` in the
-user's configuration folder (`~/.config/memeplex` on Linux) says the same for good, and comes after the environment:
+one that `doctor` tries, where `--model` names none; a team or an agent that names a model keeps it. `config.toml` in
+the user's configuration folder (`~/.config/memeplex` on Linux) says the same for good, and comes after the environment:
 
 ```toml
 model = "openai:gpt-4.1-mini"

@@ -124,6 +124,18 @@ def test_memory_none_is_for_all(cli: Cli, endpoint: Endpoint, team: Path) -> Non
     assert set(said.json["usage"]["by_purpose"]) == {"answer"}
 
 
+def test_a_template_on_the_command_line_comes_before_the_teams(cli: Cli, endpoint: Endpoint, team: Path) -> None:
+    plain = team.read_text()
+    team.write_text(plain.replace("name: duo", "name: duo\ntemplate: generated"))
+    flags = ("run", team, "--model", endpoint.model, "--store", "t.db", "--json", "--memory")
+    run = cli(*flags, "intrinsic,template=generic").json
+    assert "template" not in run["usage"]["by_purpose"]
+    assert stored("t.db", run["run"])[0].spec["template"] is None
+    told = cli("run", team, "--model", endpoint.model, "--template", "manual")
+    assert told.code == 2 and "the template of A is manual, but it has no slots" in told.err
+    assert "write slots for the agent" in told.err
+
+
 def test_a_task_can_be_read_from_standard_input(process: Cli, endpoint: Endpoint, team: Path) -> None:
     said = process("run", team, "-", "--model", endpoint.model, "--store", "i.db", "--json", input="Dig a tünnel.\n")
     assert stored("i.db", said.json["run"])[0].task.text == "Dig a tünnel.\n"

@@ -8,7 +8,7 @@ import yaml
 from support import act
 
 from memeplex import load_team
-from memeplex.errors import MemeplexError, TeamFileError, UnknownNameError
+from memeplex.errors import TeamFileError, UnknownNameError, UserError
 from memeplex.models.testing import FunctionModel
 from memeplex.teams import Moderated, TeamSpec, build_team, library_teams, read_team
 
@@ -58,12 +58,51 @@ MODERATED = """\
         ("  max_turns: 4", "  max_turns: 0", 11, "greater than or equal to 1"),
         ("  - name: A", "  - name: [A]", 5, "agents.0.name"),
         ("  - name: A", "  - name: A A", 5, "agents.0.name"),
-        ("  - name: B", "  - name: A", 1, "two agents are named 'A'"),
+        ("  - name: B", "  - name: A", 4, "two agents are named 'A'"),
         ("memory: intrinsic", "memory: extrinsic", 2, "no memory named 'extrinsic'"),
         ("    memory: none", "    memory: {kind: intrinsic, mode: rewrote}", 9, "mode"),
         ("    memory: none", "    memory: {mode: rewrite}", 9, "has no kind"),
         ("speakers: round_robin", "speakers: round_robbin", 3, "no speaker policy named 'round_robbin'"),
-        ("speakers: round_robin", "speakers: {kind: star, spokes: 3}", 3, "unknown key 'spokes'"),
+        ("speakers: round_robin", "speakers: {kind: star, spokes: 3}", 3, "unknown argument 'spokes'"),
+        ("speakers: round_robin", "speakers: null", 3, "speakers: is neither a name nor a mapping with a kind"),
+        ("speakers: round_robin", "speakers:\n  kind: chain\n  edges: [[A, B]]", 5, "chain: unknown argument 'edges'"),
+        ("speakers: round_robin", "speakers:\n  kind: star\n  edges: [[A, B]]", 5, "star: unknown argument 'edges'"),
+        ("speakers: round_robin", "speakers:\n  kind: tree\n  hub: A", 5, "tree: unknown argument 'hub'"),
+        ("speakers: round_robin", "speakers:\n  kind: graph\n  hub: A", 5, "graph: unknown argument 'hub'"),
+        ("speakers: round_robin", "speakers:\n  kind: random\n  window: 3", 5, "random: unknown argument 'window'"),
+        ("speakers: round_robin", "speakers: {kind: star, hub: C}", 3, "C: not both in the team and on an edge"),
+        ("speakers: round_robin", "speakers: {kind: moderated}", 3, "'delegation' is missing"),
+        ("memory: intrinsic", "memory: [intrinsic]", 2, "memory: is neither a name nor a mapping with a kind"),
+        ("memory: intrinsic", "memory:\n  kind: intrinsic\n  every: 0", 4, "memory intrinsic: every: Input"),
+        ("memory: intrinsic", "memory:\n  kind: intrinsic\n  modus: patch", 4, "unknown argument 'modus'"),
+        ("memory: intrinsic", "memory:\n  kind: paper\n  mode: patch", 2, "memory paper does not take mode"),
+        (
+            "memory: intrinsic",
+            "memory: {kind: intrinsic, slots: [{name: a}, {name: a}]}",
+            2,
+            "memory intrinsic: two slots have the same name",
+        ),
+        ("memory: intrinsic", "memory: intrinsic\ntemplate: manual", 6, "template of A is manual, but it has no slots"),
+        ("memory: intrinsic", "memory: {kind: intrinsic, template: manual}", 5, "template of A is manual"),
+        ("    memory: none", "    memory: none\n    slots: [{name: a}]", 10, "B has slots, but memory none"),
+        ("    memory: none", "    slots: [{name: a}, {name: a}]", 9, "two slots are named 'a'"),
+        ("name: t", "name: 2020-01-01", 1, "2020-01-01 is a date"),
+        ("name: t", "name: t\noutput:\n  type: objekt", 3, "'objekt' is not valid"),
+        ("name: t", "name: t\noutput:\n  properties:\n    a: {type: 3}\n    b: {}", 4, "3 is not valid"),
+        ("name: t", "name: t\noutput: {$ref: http://x/y}", 2, "refers to 'http://x/y'"),
+        ("name: t", "name: t\noutput: {$ref: '#/x'}", 2, "nothing at '/x'"),
+        ("name: t", "name: t\noutput: {pattern: '['}", 2, "'[' is not a 'regex'"),
+        ("name: t", "name: t\noutput:\n  $schema: 3", 2, "output: is not a JSON Schema"),
+        ("name: t", "name: t\noutput: {$id: 3}", 2, "output: is not a JSON Schema"),
+        ("name: t", f"name: t\noutput: {'{items: ' * 150}{'}' * 150}", 2, "nested too deeply"),
+        ("name: t", "name: t\noutput:\n  enum:\n    - 2020-01-01", 4, "2020-01-01 is a date"),
+        ("name: t", "name: t\noutput:\n  maximum: .nan", 3, ".nan is not a number"),
+        ("name: t", "name: t\noutput:\n  maximum: -.inf", 3, "-.inf is not a number"),
+        ("name: t", "name: t\noutput:\n  const: !!set {a, b}", 3, "this is a set"),
+        ("name: t", "name: t\noutput:\n  properties:\n    on: {}", 4, "the key on is read as a truth value"),
+        ("name: t", "name: t\noutput:\n  properties:\n    1: {}", 4, "the key 1 is read as a int"),
+        ("    role: You are one.", "    rule: You are one.", 6, "unknown key 'rule'"),
+        ("    role: You are one.\n", "", 5, "agents.0.role: is missing"),
         ("    memory: none", "    slots: [{name: a, sort: list}]", 9, "unknown key 'sort'"),
         ("    memory: none", "    slots: [{name: Not plain}]", 9, "agents.1.slots.0.name"),
         ("name: t", "name: {t", 2, "not valid YAML"),
@@ -73,17 +112,27 @@ MODERATED = """\
 def test_a_fault_is_named_with_its_line(tmp_path: Path, old: str, new: str, line: int, words: str) -> None:
     assert GOOD.count(old) == 1
     error = refused(tmp_path, GOOD.replace(old, new))
-    assert words in str(error)
+    assert words in str(error) and "Value error" not in str(error)
     assert error.line == line
+    assert error.remedy
 
 
 @pytest.mark.parametrize("text", ["", "just words", "- a\n- list", "42"])
 def test_what_does_not_describe_a_team_says_so(tmp_path: Path, text: str) -> None:
-    assert "does not describe a team" in str(refused(tmp_path, text))
+    error = refused(tmp_path, text)
+    assert "does not describe a team" in str(error) and error.remedy
 
 
 def test_a_name_that_was_nearly_right_is_suggested(tmp_path: Path) -> None:
-    assert refused(tmp_path, GOOD.replace("round_robin", "roundrobin")).remedy == "did you mean 'round_robin'?"
+    for old, new, remedy in [
+        ("round_robin", "roundrobin", "did you mean 'round_robin'?"),
+        ("role: You are one.", "rolle: You are one.", "did you mean 'role'?"),
+        ("intrinsic", "{kind: intrinsic, modes: patch}", "did you mean 'mode'?"),
+        ("round_robin", "{kind: star, edges: []}", "known: hub"),
+        ("round_robin", "{kind: chain, edges: []}", "leave it out"),
+        ("name: t", "name: t\nzzz: 1", "known: name, description, task"),
+    ]:
+        assert refused(tmp_path, GOOD.replace(old, new)).remedy.startswith(remedy)
     with pytest.raises(UnknownNameError) as caught:
         read_team("data-pipelin")
     assert caught.value.remedy == "did you mean 'data-pipeline'?"
@@ -97,8 +146,9 @@ def test_a_file_that_cannot_be_read_says_so(tmp_path: Path, content: bytes | Non
     path = tmp_path / "team.yaml"
     if content:
         path.write_bytes(content)
-    with pytest.raises(TeamFileError, match=words):
+    with pytest.raises(TeamFileError, match=words) as caught:
         read_team(str(path))
+    assert caught.value.remedy
     with pytest.raises(TeamFileError, match="cannot be read"):
         read_team(str(tmp_path))
 
@@ -108,9 +158,9 @@ def test_agents_that_do_not_match_the_parts_are_refused_with_a_remedy(tmp_path: 
     listed = "\n".join(f"  - {{name: {name}, role: x}}" for name in agents)
     path = tmp_path / "team.yaml"
     path.write_text(f"name: t\nspeakers:\n{MODERATED}agents:\n{listed}\n")
-    with pytest.raises(MemeplexError, match="the parts A, B, D, E, I are not the agents") as caught:
+    with pytest.raises(TeamFileError, match="the parts A, B, D, E, I are not the agents") as caught:
         load_team(str(path), model=FunctionModel(act))
-    assert caught.value.remedy
+    assert caught.value.remedy and caught.value.line == 2
 
 
 @pytest.mark.parametrize("name", library_teams())
@@ -118,9 +168,55 @@ def test_agents_that_do_not_match_the_parts_are_refused_with_a_remedy(tmp_path: 
 def test_every_team_of_the_library_loads_with_every_template(name: str, template: Any) -> None:
     spec = read_team(name).model_copy(update={"template": template})
     for memory in ("intrinsic", "paper", "none"):
+        if template == "manual" and memory != "none" and not spec.agents[0].slots:
+            continue
         team = build_team(spec.model_copy(update={"memory": memory}), lambda wanted: FunctionModel(act))
         assert [agent.name for agent in team.agents] == [agent.name for agent in spec.agents]
     assert spec.task and spec.description
+
+
+def templates(spec: TeamSpec, **changes: Any) -> list[tuple[str, int]]:
+    team = build_team(spec.model_copy(update=changes), lambda name: FunctionModel(act))
+    memories: list[Any] = [agent.settings for agent in team.agents if hasattr(agent.settings, "template")]
+    return [(memory.template, len(memory.slots)) for memory in memories]
+
+
+@pytest.mark.parametrize(
+    ("team", "agent", "wanted"),
+    [
+        ("memory: intrinsic", "", ("manual", 1)),
+        ("memory: {kind: paper}", "", ("manual", 1)),
+        ("memory: {kind: intrinsic, mode: patch, template: manual}", "", ("manual", 1)),
+        ("memory: intrinsic\ntemplate: manual", "", ("manual", 1)),
+        ("memory: none", "\n    memory: intrinsic", ("manual", 1)),
+        ("memory: intrinsic\ntemplate: generic", "", ("generic", 0)),
+        ("memory: {kind: intrinsic, template: generated}", "", ("generated", 0)),
+    ],
+)
+def test_slots_are_the_template_unless_another_is_named(
+    tmp_path: Path, team: str, agent: str, wanted: tuple[str, int]
+) -> None:
+    path = tmp_path / "team.yaml"
+    text = GOOD.replace("memory: intrinsic", team)
+    path.write_text(text.replace("role: You are one.", f"role: You are one.\n    slots: [{{name: a}}]{agent}"))
+    assert templates(read_team(str(path))) == [wanted]
+
+
+def test_a_manual_template_without_slots_is_refused_wherever_it_comes_from() -> None:
+    with pytest.raises(UserError, match="the template of advocate is manual, but it has no slots") as caught:
+        templates(read_team("panel"), template="manual")
+    assert "generated" in caught.value.remedy
+    assert templates(read_team("panel"), template="manual", memory="none") == []
+
+
+def test_the_slots_of_the_case_study_are_for_those_who_ask() -> None:
+    spec = read_team("data-pipeline")
+    assert templates(spec) == [("generic", 0)] * 6
+    assert (
+        templates(spec, template="manual")
+        == templates(spec, template=None)
+        == [("manual", len(agent.slots)) for agent in spec.agents if agent.slots]
+    )
 
 
 def test_a_spec_survives_the_store() -> None:

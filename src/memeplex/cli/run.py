@@ -42,28 +42,36 @@ class Overrides:
     sequential: bool = False
 
     def applied(self, spec: TeamSpec, settings: Settings) -> TeamSpec:
-        """The team as it will run. The settings' model is for teams that name none."""
-        changes: dict[str, Any] = {}
+        """The team as it will run. What the settings say is for teams that leave it open."""
+        changes = self._of_team(spec)
+        if self.model is None and "model" not in spec.model_fields_set and settings.model:
+            changes["model"] = settings.model
         agents: dict[str, Any] = {}
         if self.model is not None:
-            changes["model"], agents["model"] = self.model, None
-        elif "model" not in spec.model_fields_set and settings.model:
-            changes["model"] = settings.model
+            agents["model"] = None
+        if changes.get("memory", {}).get("kind") == "none":
+            agents["memory"] = None
+        changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
+        return spec.model_copy(update=changes)
+
+    def _of_team(self, spec: TeamSpec) -> dict[str, Any]:
+        changes: dict[str, Any] = {}
+        if self.model is not None:
+            changes["model"] = self.model
         if self.memory is not None:
             changes["memory"] = parse_memory(self.memory)
-            if changes["memory"]["kind"] == "none":
-                agents["memory"] = None
-        if self.max_turns is not None:
-            changes["termination"] = spec.termination.model_copy(update={"max_turns": self.max_turns})
+            if "template" in changes["memory"]:
+                # A memory asked for with its template is meant so, whatever the team says of templates.
+                changes["template"] = None
         if self.template is not None:
             changes["template"] = self.template
+        if self.max_turns is not None:
+            changes["termination"] = spec.termination.model_copy(update={"max_turns": self.max_turns})
         if self.layout is not None:
             changes["layout"] = self.layout
         if self.sequential:
             changes["overlap"] = False
-        if agents:
-            changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
-        return spec.model_copy(update=changes)
+        return changes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,8 @@
 """What an agent keeps: one protocol, one file for each design."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,10 +17,12 @@ __all__ = [
     "MemoryScope",
     "MemorySettings",
     "Recollection",
+    "argument_error",
     "condense",
     "create_memory",
     "memories",
     "parse_memory",
+    "takes",
 ]
 
 memories = Registry(
@@ -40,15 +44,43 @@ def create_memory(name: str, arguments: Mapping[str, Any] | None = None) -> Memo
         UnknownNameError: there is no such design.
         UserError: it has no such argument, or not with that value.
     """
+    design = memories.load(name)
     try:
-        settings: MemorySettings = memories.load(name)(**(arguments or {}))
+        settings: MemorySettings = design(**(arguments or {}))
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(map(str, fault["loc"]))
-        raise UserError(f"memory {name}: {where}: {fault['msg']}") from error
+        raise argument_error(f"memory {name}", design, error) from error
     except TypeError as error:
-        raise UserError(f"memory {name} does not take these arguments: {sorted(arguments or {})}") from error
+        raise UserError(
+            f"memory {name} does not take {', '.join(sorted(arguments or {}))}",
+            remedy=f"leave out what {name} sets by itself",
+        ) from error
     return settings
+
+
+def takes(name: str, argument: str) -> bool:
+    """Whether the memory design of that name has that argument.
+
+    Raises:
+        UnknownNameError: there is no such design.
+    """
+    parameters = signature(memories.load(name)).parameters
+    return argument in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def argument_error(what: str, design: Any, error: ValidationError) -> UserError:
+    """Which argument ``what`` does not take, or not with that value, and which it does; for policies too."""
+    fault = error.errors(include_url=False)[0]
+    where = ".".join(map(str, fault["loc"]))
+    if fault["type"] == "extra_forbidden":
+        known = [p.name for p in signature(design).parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+        close = get_close_matches(where, known, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}" if known else "leave it out"
+        return UserError(f"{what}: unknown argument {where!r}", remedy=remedy)
+    if fault["type"] == "missing":
+        return UserError(f"{what}: the argument {where!r} is missing", remedy="give it")
+    # What a validator of ours says needs no word of Pydantic's before it.
+    text = str(fault["ctx"]["error"]) if fault["type"] == "value_error" else str(fault["msg"])
+    return UserError(f"{what}: {f'{where}: ' if where else ''}{text}", remedy="mend the value, or leave it out")
 
 
 def parse_memory(text: str) -> dict[str, Any]:
@@ -58,6 +90,9 @@ def parse_memory(text: str) -> dict[str, Any]:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign:
-            raise UserError(f"memory {text!r}: {pair!r} is not argument=value")
+            raise UserError(
+                f"memory {text!r}: {pair!r} is not argument=value",
+                remedy=f"write {kind},argument=value,… or {kind} alone",
+            )
         arguments[key.strip()] = value.strip()
     return arguments

@@ -97,14 +97,12 @@ def _brief(turn: Turn) -> Turn:
     return turn.model_copy(update={"content": turn.content[:400]})
 
 
-class Graph(SpeakerPolicy):
-    """Along the edges: the neighbour of the last speaker who has been silent longest."""
-
-    edges: tuple[tuple[str, str], ...] = ()
+class _Linked(SpeakerPolicy):
+    """Along links: the neighbour of the last speaker who has been silent longest."""
 
     def links(self, cast: Cast) -> tuple[tuple[str, str], ...]:
-        """The edges between the agents of this team, in either direction."""
-        return self.edges
+        """The links between the agents of this team, in either direction."""
+        raise NotImplementedError
 
     def check(self, cast: Cast) -> None:
         """Every end of an edge is an agent, and every agent has an edge."""
@@ -128,7 +126,17 @@ class Graph(SpeakerPolicy):
         return {pair for a, b in self.links(cast) for pair in ((a, b), (b, a))}
 
 
-class Star(Graph):
+class Graph(_Linked):
+    """Along the edges that are given."""
+
+    edges: tuple[tuple[str, str], ...] = ()
+
+    def links(self, cast: Cast) -> tuple[tuple[str, str], ...]:
+        """All edges."""
+        return self.edges
+
+
+class Star(_Linked):
     """A hub speaks after every other agent; by default the first of the team."""
 
     hub: str = ""
@@ -139,7 +147,7 @@ class Star(Graph):
         return tuple((hub, name) for name in cast.names if name != hub)
 
 
-class Chain(Graph):
+class Chain(_Linked):
     """From the first agent to the last, and back."""
 
     def links(self, cast: Cast) -> tuple[tuple[str, str], ...]:

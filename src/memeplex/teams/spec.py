@@ -1,26 +1,27 @@
-"""Team files: YAML in, a checked ``TeamSpec`` out; unknown keys are refused with the line they stand on."""
+"""Team files: a checked ``TeamSpec`` out of one, and a team out of that. What is wrong is refused with its line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from yaml.nodes import MappingNode, Node, SequenceNode
+from pydantic import BaseModel, ValidationError
 
-from memeplex.agents import Agent, Layout
-from memeplex.errors import MemeplexError, TeamFileError, UnknownNameError
-from memeplex.memory import MemorySettings, create_memory
+from memeplex.agents import Agent
+from memeplex.errors import MemeplexError, TeamFileError, UnknownNameError, UserError
+from memeplex.memory import argument_error, create_memory, takes
 from memeplex.memory.template import Slot
 from memeplex.models import Model, schema_model
+from memeplex.models.testing import ScriptedModel
 from memeplex.registry import Registry
-from memeplex.teams.speakers import SpeakerPolicy
+from memeplex.teams.keys import AgentSpec, Kind, TeamSpec, TerminationSpec
+from memeplex.teams.marked import MarkedFile, read_marked
+from memeplex.teams.speakers import Cast, SpeakerPolicy
 from memeplex.teams.team import Team
-from memeplex.teams.termination import Flagged, MaxTokens, MaxTurns, Stalled, Termination
 
-__all__ = ["AgentSpec", "TeamSpec", "build_team", "library_teams", "policies", "read_team"]
+__all__ = ["AgentSpec", "TeamSpec", "TerminationSpec", "build_team", "library_teams", "policies", "read_team"]
 
 policies = Registry(
     "speaker policy",
@@ -38,69 +39,13 @@ policies = Registry(
 )
 """Speaker policies by the name that a team file gives."""
 
-Kind = dict[str, Any] | str
-"""A name, or a mapping whose ``kind`` is the name and whose other keys are arguments."""
-
-_MOST_NODES = 200_000
-
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class AgentSpec(_Spec):
-    """One agent. What is left out is taken from the team. ``slots`` are the manual template of its memory."""
-
-    name: str = Field(min_length=1, max_length=64, pattern=r"^[^\s\[\]]+$")
-    role: str = Field(min_length=1)
-    model: str | None = None
-    memory: Kind | None = None
-    slots: list[Slot] = Field(default_factory=list)
-    max_tokens: int | None = Field(default=None, ge=8)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-
-
-class TerminationSpec(_Spec):
-    """The conversation is over when any of these is reached."""
-
-    max_turns: int = Field(default=40, ge=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    flag: str | None = None
-    stalled: int = Field(default=6, ge=1)
-
-    def build(self) -> Termination:
-        """All conditions, joined by "or"."""
-        whole: Termination = MaxTurns(self.max_turns) | Stalled(self.stalled)
-        if self.max_tokens is not None:
-            whole = whole | MaxTokens(self.max_tokens)
-        return whole if self.flag is None else whole | Flagged(self.flag)
-
-
-class TeamSpec(_Spec):
-    """A whole team, as a team file describes it. ``output`` is the JSON Schema of the final document."""
-
-    name: str = Field(min_length=1)
-    description: str = ""
-    task: str = ""
-    model: str = "local:qwen2.5-coder-0.5b"
-    memory: Kind = "intrinsic"
-    template: Literal["generic", "generated", "manual"] | None = None
-    agents: list[AgentSpec] = Field(min_length=1)
-    speakers: Kind = "round_robin"
-    termination: TerminationSpec = TerminationSpec()
-    output: dict[str, Any] | None = None
-    layout: Layout = "cached"
-    context_tokens: int | None = Field(default=None, ge=64)
-    max_tokens: int = Field(default=256, ge=8)
-    temperature: float | None = Field(default=0.7, ge=0, le=2)
-    overlap: bool = True
-
-    @model_validator(mode="after")
-    def _distinct(self) -> "TeamSpec":
-        names = [agent.name for agent in self.agents]
-        if doubled := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two agents are named {doubled[0]!r}")
-        return self
+_PARTS: dict[tuple[str, ...], type[BaseModel]] = {
+    (): TeamSpec,
+    ("agents",): AgentSpec,
+    ("agents", "slots"): Slot,
+    ("termination",): TerminationSpec,
+}
+"""What the keys of a team file are checked against, by where they stand."""
 
 
 def library_teams() -> list[str]:
@@ -124,7 +69,7 @@ def read_team(name: str) -> TeamSpec:
     try:
         return _parse(path.read_text("utf-8"), name)
     except UnicodeDecodeError as error:
-        raise TeamFileError("is not UTF-8 text", path=name) from error
+        raise TeamFileError("is not UTF-8 text", path=name, remedy="save it as UTF-8") from error
     except OSError as error:
         raise TeamFileError(
             f"cannot be read ({error.strerror})",
@@ -141,19 +86,103 @@ def _there(path: Path) -> bool:
         return False
 
 
+def _suggest(name: str) -> str:
+    close = get_close_matches(name, library_teams(), n=1)
+    known = ", ".join(library_teams())
+    return f"did you mean {close[0]!r}?" if close else f"give the path of a team file, or one of: {known}"
+
+
+def _parse(text: str, path: str) -> TeamSpec:
+    file = read_marked(text, path)
+    try:
+        spec = TeamSpec.model_validate(file.data)
+    except ValidationError as error:
+        raise _key_error(file, error) from error
+    _check_parts(spec, file)
+    return spec
+
+
+def _key_error(file: MarkedFile, error: ValidationError) -> TeamFileError:
+    faults = error.errors(include_url=False)
+    # A key that is missing has often been misspelt, and then the misspelling says more.
+    fault = next((one for one in faults if one["type"] == "extra_forbidden"), faults[0])
+    location = fault["loc"]
+    where = ".".join(map(str, location))
+    if fault["type"] == "extra_forbidden":
+        known = list(_PARTS[tuple(part for part in location[:-1] if isinstance(part, str))].model_fields)
+        close = get_close_matches(str(location[-1]), known, n=1)
+        text = f"unknown key {location[-1]!r}"
+        remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    elif fault["type"] == "missing":
+        text, remedy = f"{where}: is missing", f"write {location[-1]}: there"
+    else:
+        # What a validator of ours says needs no word of Pydantic's before it.
+        told = fault["ctx"]["error"] if fault["type"] == "value_error" else fault["msg"]
+        text, remedy = f"{where}: {told}", "mend the value, or leave the key out if it has a default"
+    return file.error(text, location, remedy)
+
+
+def _check_parts(spec: TeamSpec, file: MarkedFile) -> None:
+    """All that is only known when the parts are made, tried here so that its errors carry a line as well."""
+    with _placed(file, "speakers"):
+        roles = {agent.name: agent.role for agent in spec.agents}
+        _policy(spec.speakers).check(Cast(roles=roles, model=ScriptedModel(())))
+    for index, agent in enumerate(spec.agents):
+        where = ("agents", index, "memory") if agent.memory is not None else ("memory",)
+        with _placed(file, *where):
+            templated = takes(_named(spec.memory if agent.memory is None else agent.memory)[0], "template")
+        with _placed(file, "agents", index):
+            name, arguments = _memory(spec, agent)
+        with _placed(file, *where):
+            create_memory(name, arguments)
+        if agent.slots and not templated:
+            raise file.error(
+                f"{agent.name} has slots, but memory {name} has no use for them",
+                ("agents", index, "slots"),
+                "leave them out, or give it a memory such as intrinsic",
+            )
+    if spec.output is not None:
+        _check_output(spec.output, file)
+
+
+def _check_output(schema: dict[str, Any], file: MarkedFile) -> None:
+    try:
+        with _placed(file, "output"):
+            schema_model("Document", schema)
+    except (AttributeError, TypeError) as error:
+        # What jsonschema itself stumbles over, such as a number in the place of an address.
+        raise file.error(
+            "output: is not a JSON Schema", ("output",), "mend it; $schema, $id and $ref are texts, for instance"
+        ) from error
+
+
+@contextmanager
+def _placed(file: MarkedFile, *where: int | str) -> Iterator[None]:
+    """Gives an error the line of the part that it is in, or of what its cause points at within."""
+    try:
+        yield
+    except RecursionError as error:
+        raise file.error("is nested too deeply", where, "write it with fewer levels") from error
+    except MemeplexError as error:
+        cause = error.__cause__
+        within = cause.errors()[0]["loc"] if isinstance(cause, ValidationError) else getattr(cause, "path", ())
+        remedy = error.remedy or f"mend {where[0]}"
+        raise file.error(str(error), (*where, *within), remedy) from error
+
+
 def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
     """The team of a spec; ``models`` gives the model of a name, the same one each time.
 
     Raises:
         UnknownNameError: an unknown memory or speaker policy.
-        UserError: an argument that a memory or a policy does not take.
+        UserError: an argument that a memory or a policy does not take, or a policy that does not suit the agents.
     """
     agents = [
         Agent(
             agent.name,
             role=agent.role,
             model=models(agent.model or spec.model),
-            memory=_memory(spec, agent),
+            memory=create_memory(*_memory(spec, agent)),
             max_tokens=agent.max_tokens or spec.max_tokens,
             temperature=spec.temperature if agent.temperature is None else agent.temperature,
             context_tokens=spec.context_tokens,
@@ -161,15 +190,10 @@ def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
         )
         for agent in spec.agents
     ]
-    name, arguments = _kind(spec.speakers)
-    try:
-        speakers: SpeakerPolicy = policies.load(name)(**arguments)
-    except ValidationError as error:
-        raise TeamFileError(f"speakers {name}: {_fault(error)[1]}") from error
     return Team(
         name=spec.name,
         agents=agents,
-        speakers=speakers,
+        speakers=_policy(spec.speakers),
         termination=spec.termination.build(),
         output=None if spec.output is None else schema_model("Document", spec.output),
         overlap=spec.overlap,
@@ -177,120 +201,49 @@ def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
     )
 
 
-def _memory(spec: TeamSpec, agent: AgentSpec) -> MemorySettings:
-    name, arguments = _kind(spec.memory if agent.memory is None else agent.memory)
-    if spec.template is not None and name != "none":
+def _policy(kind: Kind) -> SpeakerPolicy:
+    """The speaker policy of a name with its arguments.
+
+    Raises:
+        UnknownNameError: there is no such policy.
+        UserError: it has no such argument, or not with that value.
+    """
+    name, arguments = _named(kind)
+    policy = policies.load(name)
+    try:
+        made: SpeakerPolicy = policy(**arguments)
+    except ValidationError as error:
+        raise argument_error(f"speakers {name}", policy, error) from error
+    return made
+
+
+def _memory(spec: TeamSpec, agent: AgentSpec) -> tuple[str, dict[str, Any]]:
+    """The name of an agent's memory, and its arguments. Slots are the template, unless another is named.
+
+    Raises:
+        UnknownNameError: there is no such memory.
+        UserError: the template is manual, and the agent has no slots.
+    """
+    name, arguments = _named(spec.memory if agent.memory is None else agent.memory)
+    if not takes(name, "template"):
+        return name, arguments
+    slots = agent.slots or arguments.get("slots")
+    if spec.template is not None:
         arguments["template"] = spec.template
-    if arguments.get("template") == "manual" and agent.slots:
-        arguments["slots"] = agent.slots
-    return create_memory(name, arguments)
-
-
-def _kind(value: Kind) -> tuple[str, dict[str, Any]]:
-    if isinstance(value, str):
-        return value, {}
-    arguments = dict(value)
-    name = arguments.pop("kind", None)
-    if not isinstance(name, str):
-        raise TeamFileError(f"{value}: has no kind", remedy="write a name, or a mapping with the key kind")
+    elif slots:
+        arguments.setdefault("template", "manual")
+    if arguments.get("template") == "manual":
+        if not slots:
+            raise UserError(
+                f"the template of {agent.name} is manual, but it has no slots",
+                remedy="write slots for the agent, or choose the template generic or generated",
+            )
+        arguments["slots"] = slots
     return name, arguments
 
 
-def _parse(text: str, path: str) -> TeamSpec:
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if node is not None and _size(node, {}) > _MOST_NODES:
-            raise TeamFileError("is too large, or repeats an alias too often", path=path)
-        data = yaml.safe_load(text)
-        double = None if node is None else _double(node)
-    except RecursionError as error:
-        raise TeamFileError("is nested too deeply, or refers to itself", path=path) from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise TeamFileError(f"not valid YAML: {error.problem}", path=path, line=line) from error
-    except yaml.YAMLError as error:
-        raise TeamFileError(f"not valid YAML: {error}", path=path) from error
-    except ValueError as error:
-        # What looks like a date or a number, and is none.
-        raise TeamFileError(f"holds a value that cannot be: {error}", path=path) from error
-    if node is None or not isinstance(data, dict):
-        raise TeamFileError("does not describe a team", path=path, remedy="start from a team of the library")
-    if double is not None:
-        raise TeamFileError(f"the key {double.value!r} stands twice", path=path, line=double.start_mark.line + 1)
-    try:
-        spec = TeamSpec.model_validate(data)
-    except ValidationError as error:
-        location, text = _fault(error)
-        raise TeamFileError(text, path=path, line=_line(node, location)) from error
-    _check_parts(spec, node, path)
-    return spec
-
-
-def _check_parts(spec: TeamSpec, node: Node, path: str) -> None:
-    """Names and arguments of memories and policies, checked here so that their errors carry a line as well."""
-    try:
-        part = "speakers"
-        name, arguments = _kind(spec.speakers)
-        policies.load(name)(**arguments)
-        for index, agent in enumerate(spec.agents):
-            part = f"agents.{index}.memory" if agent.memory is not None else "memory"
-            _memory(spec, agent)
-    except (ValidationError, MemeplexError) as error:
-        text = _fault(error)[1] if isinstance(error, ValidationError) else str(error)
-        remedy = error.remedy if isinstance(error, MemeplexError) else ""
-        location = tuple(int(p) if p.isdigit() else p for p in part.split("."))
-        line = _line(node, location)
-        raise TeamFileError(f"{part}: {text}", path=path, line=line, remedy=remedy) from error
-
-
-def _fault(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
-    fault = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        return fault["loc"], f"unknown key {fault['loc'][-1]!r}"
-    return fault["loc"], f"{where}: {fault['msg']}" if where else str(fault["msg"])
-
-
-def _line(node: Node, location: tuple[int | str, ...]) -> int:
-    """The line of the deepest node on the way to a location; 1-based."""
-    line = node.start_mark.line
-    for part in location:
-        if isinstance(node, SequenceNode) and isinstance(part, int):
-            node = node.value[part]
-            line = node.start_mark.line
-        elif isinstance(node, MappingNode):
-            entry = next(((k, v) for k, v in node.value if k.value == part), None)
-            if entry is None:
-                break
-            line, node = entry[0].start_mark.line, entry[1]
-    return line + 1
-
-
-def _size(node: Node, known: dict[Node, int]) -> int:
-    """How many nodes a file comes to with every alias written out; ten lines can come to billions."""
-    if node not in known:
-        children = node.value if isinstance(node, MappingNode | SequenceNode) else ()
-        flat = [child for entry in children for child in (entry if isinstance(entry, tuple) else (entry,))]
-        known[node] = 1 + sum(_size(child, known) for child in flat)
-    return known[node]
-
-
-def _double(node: Node) -> Node | None:
-    """The first key that stands twice in one mapping, which YAML itself would pass over in silence."""
-    children: list[Node] = []
-    if isinstance(node, MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                return cast(Node, key)
-            seen.add(key.value)
-            children.append(value)
-    elif isinstance(node, SequenceNode):
-        children = node.value
-    return next((found for child in children if (found := _double(child)) is not None), None)
-
-
-def _suggest(name: str) -> str:
-    close = get_close_matches(name, library_teams(), n=1)
-    known = ", ".join(library_teams())
-    return f"did you mean {close[0]!r}?" if close else f"give the path of a team file, or one of: {known}"
+def _named(kind: Kind) -> tuple[str, dict[str, Any]]:
+    """A name, and the arguments that go with it."""
+    if isinstance(kind, str):
+        return kind, {}
+    return kind["kind"], {key: value for key, value in kind.items() if key != "kind"}

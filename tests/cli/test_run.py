@@ -194,6 +194,23 @@ def test_the_key_comes_from_the_variable_that_the_file_names(
     assert endpoint.requests[0]["authorization"] == "Bearer sesame" and endpoint.requests[0]["top_p"] == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "configured", "plain"),
+    [("", 0.2, 0.7), ("temperature: 0.9\n", 0.9, 0.9), ("temperature: null\n", 0.2, None)],
+)
+def test_the_temperature_of_a_models_settings_comes_after_the_team_file_and_before_its_default(
+    cli: Cli, endpoint: Endpoint, team: Path, home: Path, written: str, configured: float, plain: float | None
+) -> None:
+    config = home / "config" / "memeplex" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[models."{endpoint.model}"]\ntemperature = 0.2')
+    team.write_text(written + team.read_text().replace("You doubt.", "You doubt.\n    temperature: 1.5"))
+    flags = ("--memory", "none", "--max-turns", 2)
+    assert cli("run", team, "--model", endpoint.model, *flags).code == 0
+    assert cli("run", team, "--model", f"{endpoint.url}/v1#other", *flags).code == 0
+    assert [request.get("temperature") for request in endpoint.requests] == [configured, 1.5, plain, 1.5]
+
+
 def test_no_key_is_asked_for_where_none_is_needed(
     cli: Cli, endpoint: Endpoint, team: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,7 +52,7 @@ class Overrides:
         if changes.get("memory", {}).get("kind") == "none":
             agents["memory"] = None
         changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
-        return spec.model_copy(update=changes)
+        return _tempered(spec.model_copy(update=changes), settings)
 
     def _of_team(self, spec: TeamSpec) -> dict[str, Any]:
         changes: dict[str, Any] = {}
@@ -72,6 +72,23 @@ class Overrides:
         if self.sequential:
             changes["overlap"] = False
         return changes
+
+
+def _tempered(spec: TeamSpec, settings: Settings) -> TeamSpec:
+    """The team with what the settings say of its models' temperatures: after the team file, before its default.
+
+    It becomes a part of the team, so that a resumed run has it too, whatever the settings say by then.
+    """
+    if "temperature" in spec.model_fields_set:
+        return spec
+    said = {name: table.temperature for name, table in settings.config.models.items()}
+    agents = [
+        agent.model_copy(update={"temperature": said.get(agent.model or spec.model)})
+        if agent.temperature is None
+        else agent
+        for agent in spec.agents
+    ]
+    return spec.model_copy(update={"agents": agents})
 
 
 @dataclass(frozen=True, kw_only=True)

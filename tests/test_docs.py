@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shlex
+from importlib.metadata import metadata
 from itertools import product
 from pathlib import Path
 
@@ -113,6 +114,21 @@ def test_both_tables_of_exit_codes_say_the_same() -> None:
         re.findall(r"^\| (\d+) \| (.+) \|$", TEXTS[ROOT / "docs" / page], re.M) for page in ("cli.md", "persistence.md")
     ]
     assert tables[0] == tables[1] and [int(code) for code, _ in tables[0]] == [0, 1, 2, 3, 4, 5, 6, 130]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/models.md"])
+def test_other_vendors_are_installed_with_both_extras(page: str) -> None:
+    """pydantic-ai comes without any vendor's package, so that the one extra alone ends in an error."""
+    known = set(metadata("pydantic-ai-slim").get_all("Provides-Extra") or ())
+    installed = [line for line in TEXTS[ROOT / page].splitlines() if "memeplex[providers]" in line]
+    assert installed and all(set(re.findall(r"pydantic-ai-slim\[(.+?)\]", line)) & known for line in installed)
+    assert {"google", "mistral", "groq", "bedrock", "openai"} <= known
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_python_says_first_that_weights_and_keys_are_its_users_business(page: str) -> None:
+    before, fence, _ = TEXTS[ROOT / page].partition("```python")
+    assert fence and "memeplex models pull" in before and "ModelOptions(api_key=SecretStr(key))" in before
 
 
 def anchors(page: Path) -> set[str]:

@@ -85,8 +85,8 @@ class Agent:
         self.context_tokens = context_tokens or min(model.window - reply, 4096)
         if self.context_tokens <= 0:
             raise UserError(
-                f"agent {name}: a reply of {max_tokens} tokens leaves no room for a prompt in the window of {model.name},"
-                f" which is {model.window}",
+                f"agent {name}: a reply of {max_tokens} tokens leaves no room for a prompt"
+                f" in the window of {model.name}, which is {model.window}",
                 remedy=f"lower max_tokens to {model.window // 2} or less, or set the model's window",
             )
         self.settings = memory or create_memory("intrinsic")

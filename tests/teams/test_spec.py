@@ -100,7 +100,7 @@ MODERATED = """\
         ("name: t", "name: t\noutput:\n  maximum: -.inf", 3, "-.inf is not a number"),
         ("name: t", "name: t\noutput:\n  const: !!set {a, b}", 3, "this is a set"),
         ("name: t", "name: t\noutput:\n  properties:\n    on: {}", 4, "the key on is read as a truth value"),
-        ("name: t", "name: t\noutput:\n  properties:\n    1: {}", 4, "the key 1 is read as a int"),
+        ("name: t", "name: t\noutput:\n  properties:\n    1: {}", 4, "the key 1 is read as a number"),
         ("    role: You are one.", "    rule: You are one.", 6, "unknown key 'rule'"),
         ("    role: You are one.\n", "", 5, "agents.0.role: is missing"),
         ("    memory: none", "    slots: [{name: a, sort: list}]", 9, "unknown key 'sort'"),

@@ -124,7 +124,7 @@ def _strange(node: Node, done: set[Node]) -> Iterator[Fault]:
         yield node, f"{_word(node)} is a {_kind(node)}, which JSON does not have", "if it is a text, put it in quotes"
     if (
         isinstance(node, ScalarNode)
-        and _kind(node) == "float"
+        and node.tag == f"{_TAG}float"
         and not isfinite(yaml.SafeLoader("").construct_yaml_float(node))
     ):
         yield node, f"{_word(node)} is not a number that JSON has", "write a number, or put it in quotes"
@@ -138,7 +138,7 @@ def _strange(node: Node, done: set[Node]) -> Iterator[Fault]:
 
 def _kind(node: Node) -> str:
     kind = str(node.tag).removeprefix(_TAG)
-    return {"timestamp": "date", "bool": "truth value"}.get(kind, kind)
+    return {"timestamp": "date", "bool": "truth value", "int": "number", "float": "number"}.get(kind, kind)
 
 
 def _word(node: Node) -> str:

@@ -1,6 +1,7 @@
 """What bad input gets: one line that names the thing, the remedy, an exit code of its own, and no traceback."""
 
 import json
+import os
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -276,6 +277,33 @@ def test_a_stream_that_is_closed_from_the_start(team: Path, closed: str) -> None
             ["sh", "-c", f'"$@" {closed}', "sh", *arguments], input="", capture_output=True, text=True, check=False
         )
         assert done.returncode == code and "internal error" not in done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("teams",), ("--help",), ("runs", "--json"), ("show", "x", "--json")])
+def test_a_standard_output_that_is_full(arguments: tuple[str, ...], unbuffered: str) -> None:
+    environ = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command(*arguments), stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environ
+        )
+    what = ("no run named",) if "show" in arguments else ("cannot be written", "No space left")
+    refused(Said(done.returncode, "", done.stderr), 2 if "show" in arguments else 1, *what, remedy=" ")
+    assert "Exception ignored" not in done.stderr and "internal error" not in done.stderr
+
+
+def test_a_standard_error_that_is_full_keeps_no_result_back() -> None:
+    with Path("/dev/full").open("w") as full:
+        for arguments, code in ((("runs",), 0), (("show", "x"), 2)):
+            done = subprocess.run(command(*arguments), stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+            assert done.returncode == code and ("no runs yet" in done.stdout) == (code == 0)
+
+
+@pytest.mark.parametrize("arguments", [("show", b"a\xff"), ("run", "panel", b"caf\xe9"), ("runs", b"--store=\xff.db")])
+def test_an_argument_that_is_no_text(arguments: tuple[str | bytes, ...]) -> None:
+    done = subprocess.run([*command(), *arguments], capture_output=True, text=True, check=False)
+    words = f"argument {len(arguments)} is not text"
+    refused(Said(done.returncode, done.stdout, done.stderr), 2, words, "\\udc", remedy="UTF-8")
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(cli: Cli) -> None:

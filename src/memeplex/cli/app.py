@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from memeplex.cli.output import ReaderGoneError, prepare_streams, say, show_error, silence
-from memeplex.errors import MemeplexError, TeamFileError
+from memeplex.cli.output import ReaderGoneError, lost_output, prepare_streams, say, show_error, silence
+from memeplex.errors import MemeplexError, TeamFileError, UserError
 
 __all__ = ["app", "execute"]
 
@@ -54,12 +54,15 @@ def execute(arguments: list[str]) -> int:
         return _checked(arguments, debug=debug, as_json=as_json)
     except (ReaderGoneError, BrokenPipeError):
         # Whoever read our output has enough; what was done is done.
-        silence()
         return 0
+    finally:
+        # What cannot be flushed now could not be at the end of the interpreter either.
+        silence()
 
 
 def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
     try:
+        _decoded(arguments)
         code = _invoke(arguments)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -77,19 +80,35 @@ def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
         remedy = f"{context.command_path if context else 'memeplex'} --help"
         show_error(message, remedy, 2, kind="UsageError", as_json=as_json)
         return 2
-    except MemeplexError as error:
-        _trace(debug)
-        kind = type(error).__name__
-        if isinstance(error, TeamFileError):
-            error.remedy = error.remedy or "mend the file; memeplex teams lists some to start from"
-        more = {"run": error.run} if error.run else {}
-        show_error(str(error), error.remedy, error.exit_code, kind=kind, as_json=as_json, **more)
-        return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is one line too
         _trace(debug)
+        return _told(error, as_json=as_json)
+
+
+def _told(error: Exception, *, as_json: bool) -> int:
+    if isinstance(error, OSError):
+        error = lost_output(error) or error
+    if not isinstance(error, MemeplexError):
         message = f"internal error: {type(error).__name__}: {error}"
         show_error(message, "run again with --debug", 1, kind="InternalError", as_json=as_json)
         return 1
+    if isinstance(error, TeamFileError):
+        error.remedy = error.remedy or "mend the file; memeplex teams lists some to start from"
+    more = {"run": error.run} if error.run else {}
+    show_error(str(error), error.remedy, error.exit_code, kind=type(error).__name__, as_json=as_json, **more)
+    return error.exit_code
+
+
+def _decoded(arguments: list[str]) -> None:
+    """Bytes that are no text in the system's encoding come as lone surrogates, which no store and no model takes."""
+    for number, argument in enumerate(arguments, 1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"argument {number} is not text in the encoding of this system: {argument!a}",
+                remedy="write it, or name the file, in UTF-8",
+            ) from None
 
 
 def _invoke(arguments: list[str]) -> object:

@@ -4,14 +4,18 @@ What a model wrote could hold escape sequences that move the cursor, or marks th
 text goes through ``clean``.
 """
 
+import errno
 import io
 import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+from memeplex.errors import MemeplexError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,6 +24,8 @@ __all__ = [
     "ReaderGoneError",
     "clean",
     "console",
+    "cut",
+    "lost_output",
     "prepare_streams",
     "say",
     "show_error",
@@ -36,12 +42,19 @@ _ESCAPES = re.compile(
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]|[\ud800-\udfff]")
 _WIDE = 160
+_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 
 def clean(text: str, *, one_line: bool = False) -> str:
     """Text that a terminal prints as it stands: no escape sequence, no control, no turn of direction."""
     text = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
     return " ".join(text.split()) if one_line else text
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text, on one line and of so many characters at most."""
+    text = clean(text, one_line=True)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class ReaderGoneError(Exception):
@@ -62,14 +75,23 @@ def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
-def silence() -> None:
-    """After a broken pipe: whatever is still to be flushed goes nowhere, without a word."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+def silence(*streams: TextIO) -> None:
+    """Whatever a stream can no longer take goes nowhere, without a word, and the interpreter ends in peace."""
+    for stream in streams or (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
+def lost_output(error: OSError) -> MemeplexError | None:
+    """The error of an output that takes nothing more, as on a full disk; none when it is the error of a file."""
+    if error.filename is not None or error.errno not in _LOST:
+        return None
+    remedy = "free some space, or send it elsewhere; what a run has said is in its store"
+    return MemeplexError(f"the output cannot be written: {error.strerror}", remedy=remedy)
 
 
 def tell(text: str = "") -> None:
@@ -85,8 +107,11 @@ def tell_json(data: Any) -> None:
 
 
 def say(text: str) -> None:
-    """A line beside the result, to standard error."""
-    _write(sys.stderr, text)
+    """A line beside the result, to standard error. Where that is full there is nobody to tell, and work goes on."""
+    try:
+        _write(sys.stderr, text)
+    except OSError:
+        silence(sys.stderr)
 
 
 def _write(stream: TextIO, text: str, *, raw: bool = False) -> None:
@@ -102,7 +127,9 @@ def show_error(message: str, remedy: str, code: int, *, kind: str, as_json: bool
     message, remedy = clean(message, one_line=True), clean(remedy, one_line=True)
     if as_json:
         error = {"type": kind, "message": message, "remedy": remedy, "exit_code": code, **more}
-        tell_json({"error": error})
+        # Where even this cannot be written, standard error has the same.
+        with suppress(OSError):
+            tell_json({"error": error})
     say(f"error: {message}")
     if remedy:
         say(f"remedy: {remedy}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import Cli, Endpoint, Said, command, said
 from cli.test_run import stored
+from storage.test_files import as_anybody
 
 from memeplex.cli.output import tell_json
 from memeplex.storage import open_store
@@ -148,6 +149,72 @@ def test_a_damaged_record(cli: Cli, duo: tuple[str, ...], damage: str) -> None:
     db.close()
     for verb in ("show", "resume"):
         refused(cli(verb, run, "--store", "d.db"), 4, "d.db", "cannot be read", remedy="damaged")
+
+
+def test_a_damaged_run_is_named_beside_the_list_of_the_others(cli: Cli, duo: tuple[str, ...]) -> None:
+    damaged, whole = (cli("run", *duo, "--store", "d.db", "--json").json["run"] for _ in range(2))
+    with sqlite3.connect("d.db") as db:
+        db.execute("update runs set spec = '[]' where id = ?", (damaged,))
+    db.close()
+    told = cli("runs", "--store", "d.db")
+    assert told.code == 0 and whole in told.out and damaged not in told.out
+    assert told.err == f"run {damaged} cannot be read; memeplex show {damaged} says why\n"
+    listed = cli("runs", "--store", "d.db", "--json").json
+    assert ([run["id"] for run in listed["runs"]], listed["damaged"]) == ([whole], [damaged])
+    refused(cli("resume", damaged, "--store", "d.db"), 4, f"run {damaged} cannot be read", remedy="damaged")
+    assert cli("memory", "show", "A", "--store", "d.db").code == 0
+    with sqlite3.connect("d.db") as db:
+        db.execute("update runs set spec = '[]'")
+    db.close()
+    assert "no runs that can be read" in cli("runs", "--store", "d.db").out
+    refused(cli("memory", "show", "A", "--store", "d.db"), 4, f"run {whole} cannot be read", remedy="damaged")
+    assert cli("run", *duo, "--store", "d.db").code == 0
+
+
+def test_a_missing_turn(cli: Cli, duo: tuple[str, ...]) -> None:
+    run = cli("run", *duo, "--store", "d.db", "--json").json["run"]
+    with sqlite3.connect("d.db") as db:
+        db.execute("delete from turns where idx = 1")
+    db.close()
+    for verb in ("show", "resume"):
+        refused(cli(verb, run, "--store", "d.db"), 4, f"turn 1 of run {run} is missing", remedy="restore a copy")
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "words"),
+    [
+        (":memory:", 2, "keep nothing"),
+        ("sqlite:///:memory:", 2, "keep nothing"),
+        ("~nosuch/x.db", 2, "home folder"),
+        ("x" * 300, 4, "too long"),
+    ],
+)
+def test_a_store_of_an_impossible_name(
+    cli: Cli, duo: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, path: str, code: int, words: str
+) -> None:
+    before = set(Path().rglob("*"))
+    for arguments in (("runs",), ("show", "x"), ("resume", "x"), ("run", *duo), ("memory", "show", "A")):
+        refused(cli(*arguments, "--store", path), code, words, remedy=" ")
+    monkeypatch.setenv("MEMEPLEX_STORE", path)
+    refused(cli("runs"), code, words, remedy=" ")
+    assert set(Path().rglob("*")) == before
+
+
+def test_a_store_that_cannot_be_written_is_read(process: Cli, cli: Cli, duo: tuple[str, ...], home: Path) -> None:
+    run = cli("run", *duo, "--store", "kept/ro.db", "--json").json["run"]
+    folder = home / "kept"
+    (folder / "ro.db").chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        before = set(folder.iterdir())
+        for arguments in (("runs",), ("show", run), ("memory", "show", "A")):
+            told = process(*arguments, "--store", "kept/ro.db", preexec_fn=as_anybody)
+            assert (told.code, told.err) == (0, "") and told.out
+        told = process("run", *duo, "--store", "kept/ro.db", preexec_fn=as_anybody)
+        refused(told, 4, "ro.db", remedy="--store")
+        assert set(folder.iterdir()) == before
+    finally:
+        folder.chmod(0o755)
 
 
 def test_a_store_that_is_not_there_is_not_made_by_reading(cli: Cli) -> None:

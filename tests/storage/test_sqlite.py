@@ -317,6 +317,44 @@ async def test_runs_come_newest_first_and_limited(store: SQLiteStore) -> None:
     assert [one.id for one in await store.runs(limit=2)] == ["c", "b"]
 
 
+async def test_a_damaged_run_spoils_no_list_and_is_named(store: SQLiteStore, path: Path) -> None:
+    for name in "abcdef":
+        await store.add_run(run(name))
+    with sqlite3.connect(path) as db:
+        db.execute("update runs set created = 'x' where id = 'a'")
+        db.execute("update runs set task = cast(x'7b2274657874223a22ff227d' as text) where id = 'b'")
+        db.execute("update runs set spec = '[]' where id = 'c'")
+        db.execute("update runs set spec = ? where id = 'd'", ('{"n": ' + "9" * 5000 + "}",))
+        db.execute("update runs set outcome = '{}' where id = 'e'")
+    db.close()
+    found = await store.runs()
+    assert [one.id for one in found] == ["f"] and set(found.damaged) == set("abcde")
+    for name, error in found.damaged.items():
+        assert f"run {name} cannot be read" in str(error) and "damaged" in error.remedy and "\n" not in str(error)
+        with pytest.raises(StorageError, match=f"run {name} cannot be read"):
+            await store.run(name)
+    assert len(await store.runs(limit=1)) + len((await store.runs(limit=1)).damaged) == 1
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+async def test_a_missing_turn_is_noticed(store: SQLiteStore, path: Path, lost: int) -> None:
+    await store.add_run(run())
+    for i in range(4):
+        await store.add_turn("r", turn(i, "A", "x"))
+    with sqlite3.connect(path) as db:
+        db.execute("delete from turns where idx = ?", (lost,))
+    db.close()
+    with pytest.raises(StorageError, match=f"turn {lost} of run r is missing") as caught:
+        await store.turns("r")
+    assert caught.value.remedy
+
+
+async def test_what_is_no_text_is_an_error_of_the_store(store: SQLiteStore) -> None:
+    for attempt in (store.run("\udcff"), store.add_run(run(model="\udcff"))):
+        with pytest.raises(StorageError, match="surrogates"):
+            await attempt
+
+
 async def test_the_same_turn_twice_is_an_error_and_the_first_stands(store: SQLiteStore) -> None:
     await store.add_run(run())
     await store.add_turn("r", turn(0, "A", "first"))

@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
 from memeplex.cli.config import load_settings
 from memeplex.cli.output import say
 from memeplex.errors import StorageError, UnknownNameError
-from memeplex.storage import Run, Store, opened_store
+from memeplex.storage import Run, Store, file_of, opened_store
 
 __all__ = ["find_run", "read_store"]
 
 T = TypeVar("T")
-_FILE = "sqlite:///"
 
 
 def read_store(given: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -38,8 +36,12 @@ async def _read(given: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
 
 def _missing(url: str) -> bool:
     """Whether the store would be a file, and is not there."""
-    path = url.removeprefix(_FILE)
-    return bool(path) and "://" not in path and not Path(path).expanduser().exists()
+    file = file_of(url)
+    try:
+        return file is not None and not file.exists()
+    except OSError:
+        # A name too long, a folder that is closed to us: opening says what is wrong, and makes nothing.
+        return False
 
 
 async def find_run(store: Store, run_id: str | None) -> Run:
@@ -47,10 +49,13 @@ async def find_run(store: Store, run_id: str | None) -> Run:
 
     Raises:
         UnknownNameError: there is no such run, or none at all.
+        StorageError: it cannot be read. The one before it is not taken in its stead.
     """
     if run_id is not None:
         return await store.run(run_id)
     newest = await store.runs(limit=1)
+    for error in newest.damaged.values():
+        raise error
     if not newest:
         raise UnknownNameError("run", "newest", remedy="start one: memeplex run data-pipeline")
     return newest[0]

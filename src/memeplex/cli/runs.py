@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from memeplex.cli.memory import memory_json, print_memory, versions_of
-from memeplex.cli.output import clean, table, tell, tell_json
+from memeplex.cli.output import clean, cut, say, table, tell, tell_json
 from memeplex.cli.reading import find_run, read_store
 from memeplex.cli.report import Report, print_tokens, stored_result, usage_json
-from memeplex.errors import RunLockedError, StorageError
+from memeplex.errors import StorageError
 from memeplex.messages import Turn
 from memeplex.storage import Run, Store
 from memeplex.teams import library_teams, read_team
@@ -29,20 +29,23 @@ def list_teams(*, as_json: bool) -> None:
 
 
 def list_runs(limit: int, store: str | None, *, as_json: bool) -> None:
-    """The newest runs."""
+    """The newest runs; those that cannot be read are named beside the list."""
 
-    async def listed(opened: Store) -> list[tuple[Run, str]]:
-        return [(run, standing(opened, run)) for run in await opened.runs(limit=limit)]
+    async def listed(opened: Store) -> tuple[list[tuple[Run, str]], list[str]]:
+        found = await opened.runs(limit=limit)
+        return [(run, standing(opened, run)) for run in found], sorted(found.damaged)
 
-    found = read_store(store, listed)
+    found, damaged = read_store(store, listed)
+    for run_id in damaged:
+        say(f"run {run_id} cannot be read; memeplex show {shlex.quote(run_id)} says why")
     if as_json:
-        tell_json({"runs": [_run_json(run, status) for run, status in found]})
+        tell_json({"runs": [_run_json(run, status) for run, status in found], "damaged": damaged})
         return
     if not found:
-        tell("no runs yet; start one: memeplex run data-pipeline")
+        tell("no runs that can be read" if damaged else "no runs yet; start one: memeplex run data-pipeline")
         return
     rows = [
-        (run.id, run.team, status, run.outcome.status if run.outcome else "", run.model, _beginning(run.task.text))
+        (run.id, run.team, status, run.outcome.status if run.outcome else "", run.model, cut(run.task.text, _TASK))
         for run, status in found
     ]
     table(("run", "team", "status", "outcome", "model", "task"), rows)
@@ -53,10 +56,7 @@ def standing(store: Store, run: Run) -> str:
     if run.status != "running":
         return run.status
     try:
-        with store.lock(run.id):
-            return "killed"
-    except RunLockedError:
-        return "running"
+        return "running" if store.held(run.id) else "killed"
     except StorageError:
         return run.status
 
@@ -65,11 +65,6 @@ def _run_json(run: Run, status: str) -> dict[str, Any]:
     return {**run.model_dump(mode="json", exclude={"spec", "outcome"}), "status": status} | {
         "outcome": run.outcome.status if run.outcome else None
     }
-
-
-def _beginning(text: str) -> str:
-    text = clean(text, one_line=True)
-    return text if len(text) <= _TASK else f"{text[: _TASK - 1]}…"
 
 
 def show_run(run_id: str, *, turns: bool, memory: str | None, tokens: bool, store: str | None, as_json: bool) -> None:

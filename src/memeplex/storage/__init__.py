@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from memeplex.registry import Registry
-from memeplex.storage.base import MemoryVersion, Run, Store
+from memeplex.storage.address import file_of
+from memeplex.storage.base import MemoryVersion, Run, Runs, Store
 
-__all__ = ["MemoryVersion", "Run", "Store", "open_store", "opened_store", "stores"]
+__all__ = ["MemoryVersion", "Run", "Runs", "Store", "file_of", "open_store", "opened_store", "stores"]
 
 stores = Registry("store", "memeplex.storage", {"sqlite": "memeplex.storage.sqlite:create"})
 """Factories by the scheme of a store's URL: ``(url) -> Store``."""

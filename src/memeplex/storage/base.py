@@ -1,16 +1,17 @@
 """The protocol of a store, and the records that it keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from memeplex.errors import StorageError
 from memeplex.messages import LedgerField, Outcome, Task, Turn, utc_now
 from memeplex.usage import Ledger
 
-__all__ = ["MemoryVersion", "Run", "Store"]
+__all__ = ["MemoryVersion", "Run", "Runs", "Store"]
 
 
 class Run(BaseModel):
@@ -32,6 +33,18 @@ class Run(BaseModel):
     outcome: Outcome | None = None
     created: datetime = Field(default_factory=utc_now)
     updated: datetime = Field(default_factory=utc_now)
+
+
+class Runs(tuple[Run, ...]):
+    """Some runs. ``damaged`` says of others, by their id, why they cannot be read: one spoils no list of many."""
+
+    damaged: Mapping[str, StorageError]
+
+    def __new__(cls, runs: Iterable[Run] = (), damaged: Mapping[str, StorageError] | None = None) -> "Runs":
+        """Of the runs that are whole, and the errors of those that are not."""
+        made = super().__new__(cls, runs)
+        made.damaged = dict(damaged or {})
+        return made
 
 
 class MemoryVersion(BaseModel):
@@ -70,8 +83,8 @@ class Store(Protocol):
         """Record how a run stands: running again, interrupted, failed or finished."""
         ...
 
-    async def runs(self, *, limit: int = 100) -> Sequence[Run]:
-        """The newest runs, newest first."""
+    async def runs(self, *, limit: int = 100) -> Runs:
+        """The newest runs, newest first; those among them that cannot be read are its ``damaged``."""
         ...
 
     async def run(self, run_id: str) -> Run:
@@ -83,7 +96,7 @@ class Store(Protocol):
         ...
 
     async def turns(self, run_id: str) -> Sequence[Turn]:
-        """All turns of a run, in order."""
+        """All turns of a run, in order. That one is missing is a ``StorageError``."""
         ...
 
     async def add_version(self, run_id: str, version: MemoryVersion) -> None:
@@ -100,6 +113,10 @@ class Store(Protocol):
         Raises:
             RunLockedError: another process holds it.
         """
+        ...
+
+    def held(self, run_id: str) -> bool:
+        """Whether a process holds a run. Asking changes nothing in the store."""
         ...
 
     async def aclose(self) -> None:

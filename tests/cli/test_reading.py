@@ -1,12 +1,14 @@
 """runs, show, memory, teams and models: listings for people and machines."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
 from cli.conftest import Cli
 
 from memeplex.cli import models as cli_models
+from memeplex.cli.config import default_store
 from memeplex.models.weights import cached_path, known_models
 
 
@@ -51,10 +53,31 @@ def test_memory(cli: Cli, run: str) -> None:
     assert told.code == 2 and "'9'" in told.err and "known: 0, 1, 2" in told.err
 
 
+def test_a_version_is_not_compared_with_itself(cli: Cli, run: str) -> None:
+    told = cli("memory", "diff", "A", "--from", 2)
+    assert told.code == 2 and "version 2 is the newest of A's memory" in told.err and "memory diff A" in told.err
+    told = cli("memory", "diff", "A", "--to", 0)
+    assert told.code == 2 and "nothing came before it" in told.err
+    assert cli("memory", "diff", "A", "--from", 1).out.startswith("--- version 1\n+++ version 2\n")
+    assert cli("memory", "diff", "A", "--from", 2, "--to", 2).out == "versions 2 and 2 are the same\n"
+
+
+def test_a_long_cause_is_one_line_of_the_history(cli: Cli, run: str) -> None:
+    cause = "the schema says no\n" * 40
+    path = default_store()
+    with sqlite3.connect(path) as db:
+        db.execute("update memory_versions set body = json_set(body, '$.cause', ?)", (cause,))
+    db.close()
+    lines = cli("memory", "history", "A").out.splitlines()
+    assert len(lines) == 3 and lines[1].endswith("…") and "no the schema" in lines[1]
+    assert cli("memory", "history", "A", "--json").json["versions"][0]["cause"] == cause
+
+
 def test_an_agent_without_a_memory_is_told_from_one_that_is_not_there(cli: Cli, duo: tuple[str, ...]) -> None:
     cli("run", *duo, "--memory", "none", "--max-turns", 1, "--seed", 0)
     told = cli("memory", "show", "A")
     assert (told.code, told.out) == (0, "A has no memory in this run\n")
+    assert cli("memory", "diff", "A").out == told.out
     assert cli("memory", "show", "Z").code == 2
 
 

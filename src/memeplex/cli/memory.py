@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from difflib import unified_diff
 from typing import Any
 
-from memeplex.cli.output import table, tell, tell_json
+from memeplex.cli.output import cut, table, tell, tell_json
 from memeplex.cli.reading import find_run, read_store
 from memeplex.cli.report import Report, stored_result
-from memeplex.errors import UnknownNameError
+from memeplex.errors import UnknownNameError, UserError
 from memeplex.storage import MemoryVersion, Store
 
 __all__ = ["memory_json", "print_memory", "show_diff", "show_history", "show_memory", "versions_of"]
+
+_CAUSE = 100
 
 
 def show_memory(agent: str, run_id: str | None, store: str | None, *, as_json: bool) -> None:
@@ -37,7 +39,7 @@ def show_history(agent: str, run_id: str | None, store: str | None, *, as_json: 
             version.version,
             version.status,
             f"{version.usage.total.tokens:,}",
-            version.cause,
+            cut(version.cause, _CAUSE),
         )
         for version in versions
     ]
@@ -49,16 +51,12 @@ def show_diff(
 ) -> None:
     """What changed between two of its versions; version 0 is the empty memory."""
     report = _report(run_id, store)
-    contents: dict[int, dict[str, list[str]]] = {0: {}}
-    for version in versions_of(report, agent):
-        if version.turn >= 0:
-            contents[version.version] = version.content
-    last = max(contents) if newer is None else newer
-    first = max((number for number in contents if number < last), default=0) if older is None else older
-    for number in (first, last):
-        if number not in contents:
-            known = [str(known) for known in sorted(contents)]
-            raise UnknownNameError(f"version of {agent}'s memory", str(number), known)
+    held = [version for version in versions_of(report, agent) if version.turn >= 0]
+    if not held and not as_json:
+        tell(f"{agent} has no memory in this run")
+        return
+    contents: dict[int, dict[str, list[str]]] = {0: {}} | {version.version: version.content for version in held}
+    first, last = _ends(agent, sorted(contents), older, newer)
     lines = list(
         unified_diff(
             _lines(contents[first]), _lines(contents[last]), f"version {first}", f"version {last}", n=99, lineterm=""
@@ -68,6 +66,21 @@ def show_diff(
         tell_json({"run": report.run.id, "agent": agent, "from": first, "to": last, "diff": lines})
     else:
         tell("\n".join(lines) or f"versions {first} and {last} are the same")
+
+
+def _ends(agent: str, known: Sequence[int], older: int | None, newer: int | None) -> tuple[int, int]:
+    """The two versions to compare; where one is not given, the newest and the one before the other."""
+    for number in (older, newer):
+        if number is not None and number not in known:
+            raise UnknownNameError(f"version of {agent}'s memory", str(number), [str(number) for number in known])
+    last = known[-1] if newer is None else newer
+    if older is not None and newer is None and older == last:
+        remedy = f"memeplex memory diff {agent} shows what it changed" if last else ""
+        raise UserError(f"version {last} is the newest of {agent}'s memory; nothing came after it", remedy=remedy)
+    first = max((number for number in known if number < last), default=None) if older is None else older
+    if first is None and newer is not None:
+        raise UserError(f"version {last} of {agent}'s memory is the empty one; nothing came before it")
+    return first or 0, last
 
 
 def versions_of(report: Report, agent: str) -> list[MemoryVersion]:

@@ -12,7 +12,7 @@ from support import act, agent, block, listening, only, open_memory, prompt_text
 
 from memeplex import Team, subscribe
 from memeplex.autonoms import patch_memory, rewrite_memory, take_notes
-from memeplex.errors import ContextWindowError, ModelUnavailableError, RefusalError
+from memeplex.errors import ContextWindowError, ModelUnavailableError, RefusalError, UserError
 from memeplex.memory import create_memory
 from memeplex.memory.notes import condense
 from memeplex.messages import Conversation, TurnKind
@@ -414,3 +414,10 @@ async def test_no_memory_holds_nothing_and_asks_nothing() -> None:
 
 def test_usage_of_an_error_is_counted_by_its_class() -> None:
     assert RefusalError("no").usage == Usage()
+
+
+def test_slots_are_the_template_and_a_manual_template_has_slots() -> None:
+    assert create_memory("intrinsic", {"slots": SLOTS}) == create_memory("intrinsic", MANUAL)
+    for arguments in ({"template": "manual"}, {"template": "generated", "slots": SLOTS}):
+        with pytest.raises(UserError, match="go together"):
+            create_memory("intrinsic", arguments)

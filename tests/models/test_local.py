@@ -137,8 +137,9 @@ def test_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ModelNotFoundError) as caught:
         create_model(NAME)
     assert caught.value.remedy == f"memeplex models pull {DEFAULT}"
-    with pytest.raises(ModelNotFoundError, match="no such file"):
-        create_model(f"local:{tmp_path}/y.gguf")
+    for path in (f"{tmp_path}/y.gguf", "~nosuchuser/y.gguf", "y" * 300 + ".gguf", "y\0.gguf"):
+        with pytest.raises(ModelNotFoundError, match="no such file"):
+            create_model(f"local:{path}")
     with pytest.raises(UnknownNameError):
         create_model("local:qwen9")
 

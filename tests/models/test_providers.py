@@ -18,7 +18,7 @@ from memeplex.errors import (
 )
 from memeplex.models.base import ChatMessage, ModelOptions, Settings
 from memeplex.models.gate import requests_allowed
-from memeplex.models.providers import VendorModel, create_vendor
+from memeplex.models.providers import VendorModel, _missing, create_vendor
 from memeplex.usage import Usage
 
 pytest.importorskip("pydantic_ai")
@@ -153,6 +153,12 @@ def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(MissingExtraError) as caught:
         create_vendor("anthropic:m", ModelOptions(api_key=SecretStr(KEY)))
     assert "memeplex[providers]" in caught.value.remedy
+
+
+def test_the_extra_is_the_one_that_pydantic_ai_names() -> None:
+    # OpenRouter is spoken to with OpenAI's package.
+    told = ImportError('Please install the `openai` package, e.g. `pip install "pydantic-ai-slim[openai]"`')
+    assert _missing("openrouter", told).remedy == "pip install 'pydantic-ai-slim[openai]'"
 
 
 def test_without_the_vendors_own_package_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:

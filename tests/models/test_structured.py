@@ -185,6 +185,13 @@ def test_a_users_schema_is_inlined_when_sent() -> None:
     assert sent["properties"]["name"] == {"type": "string", "maxLength": 5}
 
 
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -192,11 +199,15 @@ def test_a_users_schema_is_inlined_when_sent() -> None:
         {"type": "object", "properties": 3},
         {"$ref": "#/$defs/missing"},
         {"type": "string", "pattern": "("},
+        {"$schema": 3},
+        {"$id": 3, "type": "string"},
+        nested(5000),
     ],
 )
 def test_a_bad_schema_is_the_users_fault(schema: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="broken"):
+    with pytest.raises(UserError, match="broken") as caught:
         schema_model("broken", schema)
+    assert caught.value.remedy
 
 
 def test_a_schema_elsewhere_is_never_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

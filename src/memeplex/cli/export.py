@@ -21,13 +21,20 @@ def prepare_folder(folder: str | None) -> None:
     """
     if folder is None:
         return
-    path = Path(folder).expanduser()
+    path = _folder(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
         raise UserError(f"cannot write to {path}: {error.strerror}", remedy=_REMEDY) from error
+
+
+def _folder(given: str) -> Path:
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise UserError(f"cannot write to {given}: the home folder is not known", remedy=_REMEDY) from error
 
 
 def write_results(folder: str | None, report: Report, resume: str) -> None:
@@ -38,7 +45,7 @@ def write_results(folder: str | None, report: Report, resume: str) -> None:
     """
     if folder is None:
         return
-    path = Path(folder).expanduser()
+    path = _folder(folder)
     try:
         for name, text in _files(report).items():
             _replace(path / name, text)

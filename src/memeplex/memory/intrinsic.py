@@ -37,7 +37,8 @@ class IntrinsicSettings(BaseModel):
     ``mode``: ``rewrite`` (the paper), ``patch`` (changed slots only) or ``notes`` (append; merged and condensed by
     code). ``policy``: ``always`` (the paper), ``every`` k-th own turn, or ``when_novel`` (skip when less than
     ``novelty`` of the output's key terms are new). ``auto`` chooses by the model's size. ``max_tokens`` caps the
-    memory, in estimated tokens. ``template``: ``generic``, ``generated`` by the agent's model, or ``manual`` slots.
+    memory, in estimated tokens. ``template``: ``generic``, ``generated`` by the agent's model, or ``manual``, which
+    ``slots`` imply.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,8 +52,17 @@ class IntrinsicSettings(BaseModel):
     slots: tuple[Slot, ...] = ()
     max_tokens: int = Field(default=300, ge=20)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _slots_are_a_template(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("slots") and "template" not in data:
+            return {**data, "template": "manual"}
+        return data
+
     @model_validator(mode="after")
-    def _distinct(self) -> "IntrinsicSettings":
+    def _consistent(self) -> "IntrinsicSettings":
+        if (self.template == "manual") != bool(self.slots):
+            raise ValueError("the template manual and slots go together: one was given without the other")
         if self.slots:
             Template(slots=self.slots)
         return self
@@ -82,7 +92,7 @@ class IntrinsicMemory:
         self._settings = settings
         self._scope = scope
         self._template = GENERIC
-        if settings.template == "manual" and settings.slots:
+        if settings.slots:
             self._template = Template(slots=settings.slots)
 
     @property

@@ -98,13 +98,23 @@ class LocalModel(Answering):
     """A GGUF file, run in this process. Nothing is loaded before the first call."""
 
     def __init__(
-        self, name: str, path: Path, *, window: int = WINDOW, billions: float | None = None, timeout: float = 600.0
+        self,
+        name: str,
+        path: Path,
+        *,
+        window: int = WINDOW,
+        billions: float | None = None,
+        timeout: float = 600.0,
+        temperature: float | None = None,
+        body: dict[str, object] | None = None,
     ) -> None:
         self.name = name
         self.window = window
         self.billions = billions
         self._server = _Server.of(path, window)
         self._timeout = timeout
+        self._temperature = temperature
+        self._body = dict(body or {})
         self._client: OpenAIModel | None = None
         self._counts: dict[str, int] = {}
 
@@ -147,13 +157,16 @@ class LocalModel(Answering):
         check_allowed(self.name)
         if self._client is None:
             address = await asyncio.to_thread(self._server.address)
-            self._client = OpenAIModel(
+            # Of two first calls side by side, the second finds the first one's.
+            self._client = self._client or OpenAIModel(
                 self.name,
                 model=self.name,
                 base_url=f"{address}/v1",
                 api_key=self._server.key,
                 window=self.window,
                 timeout=self._timeout,
+                temperature=self._temperature,
+                body=self._body,
                 extend=_extend,
             )
         return self._client
@@ -169,8 +182,8 @@ def create(name: str, options: ModelOptions) -> LocalModel:
     model = name.partition(":")[2]
     window = options.window or WINDOW
     if model.endswith(".gguf"):
-        path = Path(model).expanduser().resolve()
-        if not path.is_file():
+        path = _file(model)
+        if path is None:
             raise ModelNotFoundError(f"{name}: there is no such file", remedy="give the path of a GGUF file")
         billions = options.billions or guess_billions(path.name)
     else:
@@ -180,7 +193,24 @@ def create(name: str, options: ModelOptions) -> LocalModel:
                 f"{name}: its weights are not in the cache folder", remedy=f"memeplex models pull {model}"
             )
         billions = options.billions or known_models()[model].billions
-    return LocalModel(name, path, window=window, billions=billions, timeout=max(options.timeout, 600.0))
+    return LocalModel(
+        name,
+        path,
+        window=window,
+        billions=billions,
+        timeout=max(options.timeout, 600.0),
+        temperature=options.temperature,
+        body=options.body,
+    )
+
+
+def _file(given: str) -> Path | None:
+    try:
+        path = Path(given).expanduser().resolve()
+        return path if path.is_file() else None
+    except (OSError, RuntimeError, ValueError):
+        # A name too long, with a NUL in it, or in the home folder of nobody.
+        return None
 
 
 def _extend(body: dict[str, object], settings: Settings) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Every other vendor, through pydantic-ai (extra ``providers``)."""
 
+import re
 import time
 from typing import TYPE_CHECKING, Literal
 
@@ -251,9 +252,9 @@ def _client(name: str, provider: str, options: ModelOptions) -> "VendorClient":
 
 def _missing(provider: str, error: ImportError) -> MissingExtraError:
     missing = MissingExtraError(f"the provider {provider!r}", "providers")
-    if "pydantic-ai-slim[" in str(error):
-        # The extra is there, but pydantic-ai leaves each vendor's own package to the user.
-        missing.remedy = f"pip install 'pydantic-ai-slim[{provider}]'"
+    # pydantic-ai leaves each vendor's own package to the user, and knows best what it is called.
+    if named := re.search(r"pydantic-ai-slim\[([\w,-]+)\]", str(error)):
+        missing.remedy = f"pip install 'pydantic-ai-slim[{named[1]}]'"
     return missing
 
 

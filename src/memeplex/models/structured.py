@@ -41,6 +41,9 @@ def _references(node: object) -> Iterator[str]:
             yield from _references(item)
 
 
+_SCHEMA_REMEDY = "json-schema.org/draft/2020-12 says what a schema may hold"
+
+
 def schema_model(name: str, schema: Mapping[str, object]) -> type[RootModel[Any]]:
     """A model class that accepts what a JSON Schema accepts; ``.root`` is the plain value.
 
@@ -54,20 +57,26 @@ def schema_model(name: str, schema: Mapping[str, object]) -> type[RootModel[Any]
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
-    document = deepcopy(dict(schema))
-    kind = validator_for(document, default=Draft202012Validator)
-    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(document))
     try:
+        document = deepcopy(dict(schema))
+        kind = validator_for(document, default=Draft202012Validator)
         kind.check_schema(document)
+        resolver = Registry().resolver_with_root(DRAFT202012.create_resource(document))
         for reference in _references(document):
             # Anything else would be fetched from the network while a reply is validated.
             if not reference.startswith("#"):
                 raise UserError(f"the schema {name!r} refers to {reference!r}", remedy="put it into $defs")
             resolver.lookup(reference)
     except SchemaError as error:
-        raise UserError(f"the schema {name!r} is not a JSON Schema: {one_line(error.message)}") from error
+        fault = f"is not a JSON Schema: {one_line(error.message)}"
+        raise UserError(f"the schema {name!r} {fault}", remedy=_SCHEMA_REMEDY) from error
     except Unresolvable as error:
-        raise UserError(f"the schema {name!r} has nothing at {error.ref!r}") from error
+        raise UserError(f"the schema {name!r} has nothing at {error.ref!r}", remedy="put it into $defs") from error
+    except (AttributeError, TypeError) as error:
+        # A $schema or $id that is no text.
+        raise UserError(f"the schema {name!r} is not a JSON Schema", remedy=_SCHEMA_REMEDY) from error
+    except RecursionError as error:
+        raise UserError(f"the schema {name!r} is nested too deeply", remedy="use $defs and $ref") from error
     validator = kind(document)
 
     class Document(RootModel[Any]):

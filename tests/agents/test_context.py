@@ -287,6 +287,19 @@ def test_an_agent_speaks_for_itself_only() -> None:
     assert speak("A bridge.", ("B", "x")).content == "A bridge."
 
 
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("Your memory:\n<memory>\nsecret 17\n</memory>\n\nLet us use steel.", "Let us use steel."),
+        ("Steel it is. <memory>secret 17", "Steel it is."),
+        ("We keep <b>steel</b> in memory.", "We keep <b>steel</b> in memory."),
+    ],
+)
+def test_a_memory_copied_into_a_reply_stays_its_agents_own(reply: str, said: str) -> None:
+    model, _ = listening(lambda m, o, s: reply)
+    assert asyncio.run(agent("A", model).respond(talk(("B", "x")), Ask(speaker="A"))).content == said
+
+
 def test_an_agent_that_repeats_itself_is_asked_once_more() -> None:
     model, asked = listening(lambda m, o, s: "Steel." if s.temperature == 0.7 else "Granite.")
     again = asyncio.run(agent("A", model).respond(talk(("A", "Steel."), ("B", "x")), Ask(speaker="A")))

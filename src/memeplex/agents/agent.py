@@ -29,6 +29,7 @@ __all__ = ["Agent", "Ask", "Layout"]
 Layout = Literal["paper", "cached"]
 _LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
 _NAME = re.compile(r"^\[([^\]\n]{1,64})\]:?", re.MULTILINE)
+_MEMORY = re.compile(r"(?:Your memory:\s*)?<memory>.*?(?:</memory>|\Z)\s*", re.DOTALL)
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
@@ -225,11 +226,12 @@ class Agent:
         )
 
     def _spoken(self, completion: Completion[Any], conversation: Conversation) -> str:
-        """The reply without a name in front, and without the lines in which a model goes on to speak for others."""
+        """The reply without a name in front, without the lines in which a model goes on to speak for others, and
+        without the block of memory that small models copy from their prompt: nobody else is to see it."""
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
         names = {*self._team, *(turn.speaker for turn in conversation.turns)}
-        said = completion.text.strip()
+        said = _MEMORY.sub("", completion.text).strip() or completion.text.strip()
         if (front := _NAME.match(said)) and front[1] in names:
             said = said[front.end() :].lstrip() or said
         for line in _NAME.finditer(said):

@@ -1,7 +1,7 @@
 """The command line: the only floor that reads the environment and starts the event loop.
 
 Exit codes: 0 done, with or without consensus; 1 internal error; 2 wrong use, or a team file that is not right;
-3 the model; 4 the store; 5 a budget; 6 the team turned in circles; 130 interrupted.
+3 the model; 4 the store; 5 a task too long; 6 the team turned in circles; 130 interrupted.
 """
 
 import sys

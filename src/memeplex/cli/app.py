@@ -15,7 +15,7 @@ _INTERRUPTED = 130
 
 EXIT_CODES = (
     "Exit codes: 0 done, with or without consensus; 1 internal error; 2 wrong use or team file; 3 model; 4 store; "
-    "5 budget; 6 the team turned in circles; 130 interrupted."
+    "5 task too long; 6 the team turned in circles; 130 interrupted."
 )
 
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

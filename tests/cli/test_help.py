@@ -40,7 +40,8 @@ def test_every_command_has_an_example(cli: Cli, generator: ModuleType) -> None:
 
 def test_run_tells_its_exit_codes(cli: Cli) -> None:
     told = " ".join(cli("run", "--help").out.split())
-    for part in ("0 done", "1 internal", "2 wrong use", "3 model", "4 store", "5 task too long", "6 the team", "130 inter"):
+    codes = ("0 done", "1 internal", "2 wrong use", "3 model", "4 store", "5 task too long", "6 the team", "130 inter")
+    for part in codes:
         assert part in told
 
 

@@ -162,6 +162,8 @@ def test_a_damaged_run_is_named_beside_the_list_of_the_others(cli: Cli, duo: tup
     listed = cli("runs", "--store", "d.db", "--json").json
     assert ([run["id"] for run in listed["runs"]], listed["damaged"]) == ([whole], [damaged])
     refused(cli("resume", damaged, "--store", "d.db"), 4, f"run {damaged} cannot be read", remedy="damaged")
+    told = cli("doctor", "--store", "d.db", "--model", "gpt").out
+    assert "1 runs cannot be read" in " ".join(told.split()) and damaged in told
     assert cli("memory", "show", "A", "--store", "d.db").code == 0
     with sqlite3.connect("d.db") as db:
         db.execute("update runs set spec = '[]'")

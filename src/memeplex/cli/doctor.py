@@ -78,6 +78,9 @@ async def _store(url: str) -> Check:
                 pass
     except MemeplexError as error:
         return Check(what="store", status=_FAIL, found=str(error), remedy=error.remedy, needed=True)
+    if runs.damaged:
+        found = f"{url}: {len(runs.damaged)} runs cannot be read: {', '.join(sorted(runs.damaged)[:3])}"
+        return Check(what="store", status=_WARN, found=found, remedy="restore them from a copy of the store")
     return _room(url, len(runs))
 
 

@@ -432,7 +432,7 @@ def test_one_model_serves_several_event_loops() -> None:
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        model.endpoint = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        model.connection.address = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
         try:
             return await use(model.endpoint)
         finally:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from memeplex.models.gate import requests_allowed
+from memeplex.endpoint.gate import requests_allowed
 
 settings.register_profile("memeplex", deadline=None)
 settings.load_profile("memeplex")

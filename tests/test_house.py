@@ -98,6 +98,6 @@ def test_a_prompt_needs_every_variable_that_it_names(path: Path) -> None:
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, memeplex; print(*sorted(m for m in sys.modules if m.split('.')[0] in set(sys.argv[1:])))"
-    heavy = ["pydantic", "aiohttp", "jinja2", "yaml", "rich", "typer", "xllamacpp", "sqlite3", "asyncio"]
+    heavy = ["pydantic", "aiohttp", "jinja2", "yaml", "rich", "typer", "xllamacpp", "numpy", "sqlite3", "asyncio"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -12,6 +12,7 @@ MemeplexError                    what to tell the user, and what to do about it
 │   ├── WeightsError             the weights could not be fetched, or are not the official ones
 │   ├── ContextWindowError       the endpoint says the prompt is longer than its window
 │   ├── EmptyReplyError          nothing came back, even after an adapted retry
+│   ├── EmbeddingError           an embedder answered with something other than one vector for each text
 │   ├── RefusalError             the model, or a filter in front of it, refused
 │   ├── StructuredOutputError    no reply satisfied the schema
 │   └── RequestForbiddenError    a test reached for a real model
@@ -31,6 +32,7 @@ __all__ = [
     "BudgetError",
     "ContextBudgetError",
     "ContextWindowError",
+    "EmbeddingError",
     "EmptyReplyError",
     "MemeplexError",
     "MissingExtraError",
@@ -132,6 +134,10 @@ class ContextWindowError(ModelError):
 
 class EmptyReplyError(ModelError):
     """Nothing came back, even after an adapted retry."""
+
+
+class EmbeddingError(ModelError):
+    """An embedder answered with vectors of the wrong number, dimension or order, or with something that is none."""
 
 
 class RefusalError(ModelError):

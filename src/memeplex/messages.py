@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from memeplex.usage import Ledger, Purpose, Usage
 
-__all__ = ["Conversation", "LedgerField", "Outcome", "Task", "Turn", "TurnKind", "clean_text", "utc_now"]
+__all__ = ["Conversation", "LedgerField", "Outcome", "Task", "Turn", "TurnKind", "clean_text", "one_line", "utc_now"]
 
 
 def utc_now() -> datetime:
@@ -20,6 +20,12 @@ def utc_now() -> datetime:
 def clean_text(text: str) -> str:
     """Text that every store and terminal can hold: NUL removed, lone surrogates replaced by U+FFFD."""
     return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """``text`` on one line, cut to ``limit`` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def _ledger(value: object) -> object:

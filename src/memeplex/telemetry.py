@@ -23,6 +23,7 @@ __all__ = [
     "RunStarted",
     "Sink",
     "TemplateMade",
+    "TextCut",
     "TurnFinished",
     "TurnStarted",
     "emit",
@@ -112,6 +113,15 @@ class ReplyRetried(Event):
     model: str
     purpose: Purpose
     reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextCut(Event):
+    """A text was longer than its embedder reads: its meaning is that of its beginning. Lengths are in characters."""
+
+    embedder: str
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ class Purpose(StrEnum):
     TEMPLATE = "template"
     MEMORY_UPDATE = "memory update"
     PROBE = "probe"
+    EMBEDDING = "embedding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from support import act
 
 from memeplex.cli import main
 from memeplex.cli import models as cli_models
-from memeplex.models.gate import requests_allowed
+from memeplex.endpoint.gate import requests_allowed
 from memeplex.models.testing import FunctionModel, RecordedModel
 from memeplex.teams import load_team, read_team
 

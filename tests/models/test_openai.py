@@ -10,6 +10,8 @@ import pytest
 from aiohttp import ClientSession, web
 from pydantic import BaseModel, Field, SecretStr
 
+from memeplex.endpoint.client import LONGEST_ANSWER
+from memeplex.endpoint.gate import requests_allowed
 from memeplex.errors import (
     AuthenticationError,
     ContextWindowError,
@@ -23,9 +25,7 @@ from memeplex.errors import (
     UserError,
 )
 from memeplex.models.base import ChatMessage, Model, ModelOptions, Settings
-from memeplex.models.gate import requests_allowed
 from memeplex.models.openai import (
-    LARGEST_ANSWER,
     OpenAIModel,
     create_endpoint,
     create_ollama,
@@ -144,14 +144,14 @@ async def test_a_reply_far_beyond_max_tokens_is_cut(server: Server) -> None:
 @pytest.mark.parametrize("status", [200, 500])
 async def test_an_answer_without_end_is_not_read_to_its_end(server: Server, status: int) -> None:
     # A bomb: a few kilobytes on the wire, sixty-four megabytes unpacked.
-    bomb = gzip.compress(bytes(2 * LARGEST_ANSWER))
+    bomb = gzip.compress(bytes(2 * LONGEST_ANSWER))
     answer = web.Response(status=status, body=bomb, headers={"Content-Encoding": "gzip"})
     tracemalloc.start()
     error = await fails(server.model(answer), ModelError)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert "longer than 32 MiB" in str(error)
-    assert peak < 1.75 * LARGEST_ANSWER
+    assert "sent more than 33,554,432 bytes" in str(error)
+    assert peak < 1.75 * LONGEST_ANSWER
 
 
 async def test_a_host_name_that_cannot_be_is_out_of_reach(server: Server) -> None:
@@ -448,7 +448,7 @@ def test_one_model_serves_several_event_loops() -> None:
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        model.endpoint = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        model.connection.address = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
         try:
             return await use(model.endpoint)
         finally:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, SecretStr
 
+from memeplex.endpoint.gate import requests_allowed
 from memeplex.errors import (
     AuthenticationError,
     ContextWindowError,
@@ -17,7 +18,6 @@ from memeplex.errors import (
     UnknownNameError,
 )
 from memeplex.models.base import ChatMessage, ModelOptions, Settings
-from memeplex.models.gate import requests_allowed
 from memeplex.models.providers import VendorModel, _missing, create_vendor
 from memeplex.usage import Usage
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, Field
 
+from memeplex.endpoint.address import EndpointOptions
 from memeplex.usage import Purpose, Usage
 
 __all__ = ["Answering", "ChatMessage", "Completion", "Model", "ModelOptions", "Settings", "derive_seed", "is_small"]
@@ -121,20 +122,13 @@ def derive_seed(seed: int, *parts: object) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
-class ModelOptions(BaseModel):
+class ModelOptions(EndpointOptions):
     """What one model name stands for, from a configuration file or the caller. Everything is optional.
 
-    ``key_name`` is only named in errors: the key itself is handed in, never looked up here.
     ``body`` is sent along with every request (vendor settings such as ``top_p``).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    base_url: str | None = None
-    api_key: SecretStr | None = None
-    key_name: str | None = None
     window: int | None = Field(default=None, gt=0)
     billions: float | None = None
-    timeout: float = Field(default=120.0, gt=0)
     temperature: float | None = None
     body: dict[str, Any] = Field(default_factory=dict)

@@ -18,8 +18,9 @@ from memeplex.errors import (
     RefusalError,
     StructuredOutputError,
 )
+from memeplex.messages import one_line
 from memeplex.models.base import Answering, ChatMessage, Completion, Output, Settings
-from memeplex.models.structured import Mode, Verdict, json_schema, judge, one_line, response_format
+from memeplex.models.structured import Mode, Verdict, json_schema, judge, response_format
 from memeplex.models.tokens import estimate
 from memeplex.telemetry import ModelCalled, ReplyRetried, emit
 from memeplex.usage import Usage

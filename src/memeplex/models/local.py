@@ -18,9 +18,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import aiohttp
 from pydantic import BaseModel, SecretStr
 
+from memeplex.endpoint.gate import check_allowed
 from memeplex.errors import MissingExtraError, ModelError, ModelNotFoundError, ModelUnavailableError
 from memeplex.models.base import Answering, ChatMessage, Completion, ModelOptions, Settings
-from memeplex.models.gate import check_allowed
 from memeplex.models.openai import OpenAIModel, guess_billions
 from memeplex.models.weights import cached_path, known_models
 from memeplex.usage import Purpose

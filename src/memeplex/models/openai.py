@@ -1,28 +1,22 @@
-"""The OpenAI-compatible wire format, spoken directly over aiohttp.
+"""The OpenAI-compatible wire format, which hosted models, Ollama, vLLM and llama.cpp understand."""
 
-Hosted models, Ollama, vLLM and llama.cpp understand it. A thin client costs a tenth and less of the processor
-time of a vendor's SDK, which is what limits a large team on a fast server.
-"""
-
-import asyncio
 import re
 import time
 from collections.abc import Callable
 from typing import Protocol
-from urllib.parse import SplitResult, urlsplit
-from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
 from pydantic import SecretStr
 
-from memeplex.errors import AuthenticationError, ModelError, ModelUnavailableError, UserError
+from memeplex.endpoint.address import Place, at_address, at_ollama, at_openai
+from memeplex.endpoint.client import Endpoint, close_connections
+from memeplex.endpoint.gate import allow_requests, requests_allowed
 from memeplex.messages import clean_text
 from memeplex.models.base import Model, ModelOptions, Settings
-from memeplex.models.gate import allow_requests, check_allowed, requests_allowed
 from memeplex.models.generator import Generator, Reply, Request
 from memeplex.models.retry import RetryModel
 from memeplex.models.tokens import Counter, counter_for, estimate_messages
-from memeplex.models.wire import Answer, failure, field_refused, format_refused, read_reply
+from memeplex.models.wire import field_refused, format_refused, read_reply
 from memeplex.telemetry import ReplyRetried, emit
 
 __all__ = [
@@ -36,19 +30,7 @@ __all__ = [
     "requests_allowed",
 ]
 
-OPENAI_URL = "https://api.openai.com/v1"
-OLLAMA_URL = "http://127.0.0.1:11434/v1"
 DEFAULT_WINDOW = 8192
-LARGEST_ANSWER = 32 * 2**20
-"""Bytes of one answer that are read at most, unpacked: an endpoint in bad faith may send without end."""
-
-_open: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[aiohttp.ClientSession]] = WeakKeyDictionary()
-
-
-async def close_connections() -> None:
-    """Close what all models have opened in the running event loop; they can be used again afterwards."""
-    for session in _open.pop(asyncio.get_running_loop(), ()):
-        await session.close()
 
 
 class Extend(Protocol):
@@ -57,25 +39,6 @@ class Extend(Protocol):
     def __call__(self, body: dict[str, object], settings: Settings) -> dict[str, object]:
         """The body to send. Called once a request, retries included; may change ``body`` in place."""
         ...
-
-
-def _split(address: str) -> SplitResult:
-    try:
-        return urlsplit(address)
-    except ValueError:
-        # Brackets of which no IPv6 address comes: as good as no address.
-        return SplitResult("", "", "", "", "")
-
-
-async def _bounded(response: aiohttp.ClientResponse, where: str) -> bytes:
-    raw = bytearray()
-    async for chunk in response.content.iter_any():
-        raw += chunk
-        if len(raw) > LARGEST_ANSWER:
-            raise ModelError(
-                f"{where}: the answer is longer than {LARGEST_ANSWER // 2**20} MiB", remedy="is the address right?"
-            )
-    return bytes(raw)
 
 
 def guess_billions(model: str) -> float | None:
@@ -123,26 +86,18 @@ class OpenAIModel(Generator):
         extend: Extend | None = None,
     ) -> None:
         super().__init__(name, window=window, billions=billions or guess_billions(model))
-        parts = _split(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise UserError(
-                f"the address of {name.partition(':')[0]} is not of the form http(s)://host/v1",
-                remedy="give a key as api_key, not in the address",
-            )
-        self.endpoint = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+        self.connection = Endpoint(name, base_url, api_key=api_key, key_name=key_name, timeout=timeout)
         self.model = model
-        self._query = f"?{parts.query}" if parts.query else ""
-        self._key = api_key.get_secret_value().strip() if api_key else ""
-        if not (self._key.isascii() and self._key.isprintable()):
-            raise AuthenticationError(f"the key for {name} holds characters that cannot be sent")
-        self._key_name = key_name
-        self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._temperature = temperature
         self._extra = dict(body or {})
         self._counter = counter or counter_for(model)
         self._extend = extend
         self._refused: set[str] = set()
-        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+
+    @property
+    def endpoint(self) -> str:
+        """Its address, up to and with ``/v1``."""
+        return self.connection.address
 
     async def count(self, text: str) -> int:
         """Tokens in ``text``: exact for OpenAI's names with the extra ``tokens``, else errs high."""
@@ -150,24 +105,11 @@ class OpenAIModel(Generator):
 
     async def aclose(self) -> None:
         """Close the running loop's connections. A later call opens new ones."""
-        session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.close()
+        await self.connection.aclose()
 
     def session(self) -> aiohttp.ClientSession:
         """The running loop's connections, for requests beside the chat completions."""
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None or session.closed:
-            # No limit of its own: how many calls run side by side is the caller's decision.
-            session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                timeout=self._timeout,
-                headers={"Authorization": f"Bearer {self._key}"} if self._key else None,
-            )
-            self._sessions[loop] = session
-            _open.setdefault(loop, WeakSet()).add(session)
-        return session
+        return self.connection.session()
 
     def _body(self, request: Request) -> dict[str, object]:
         settings = request.settings
@@ -191,26 +133,6 @@ class OpenAIModel(Generator):
             body.pop(key, None)
         return self._extend(body, settings) if self._extend else body
 
-    async def _post(self, body: dict[str, object]) -> Answer:
-        url = f"{self.endpoint}/chat/completions{self._query}"
-        where = f"{self.name} at {self.endpoint}"
-        try:
-            # Redirects are not followed: they would turn the POST into a GET, or carry the key elsewhere.
-            async with self.session().post(url, json=body, allow_redirects=False) as response:
-                raw = await _bounded(response, where)
-                return Answer(response.status, response.headers, raw.decode("utf-8", "replace"))
-        except TimeoutError as error:
-            raise ModelUnavailableError(
-                f"{where} did not answer within {self._timeout.total:g} s", remedy="raise timeout"
-            ) from error
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            # UnicodeError: a host name that cannot be written in DNS.
-            cause = type(error).__name__ if not isinstance(error, OSError) else (error.strerror or "no route")
-            raise ModelUnavailableError(
-                f"{where} cannot be reached ({' '.join(cause.split())})",
-                remedy="is the server running, and the address right?",
-            ) from error
-
     async def send(self, request: Request) -> Reply | None:
         """One request, repeated only without a field that the endpoint says it does not know.
 
@@ -218,11 +140,10 @@ class OpenAIModel(Generator):
             RequestForbiddenError: requests are turned off.
             ModelError: a subclass that says what happened; never holds the key.
         """
-        check_allowed(self.name)
         while True:
             body = self._body(request)
             started = time.perf_counter()
-            answer = await self._post(body)
+            answer = await self.connection.post("/chat/completions", body)
             seconds = time.perf_counter() - started
             if answer.status == 200:
                 reply = read_reply(answer, seconds, self._count_messages(request), self._counter)
@@ -235,18 +156,18 @@ class OpenAIModel(Generator):
                 reason = f"the field {refused} is not supported"
                 emit(ReplyRetried(model=self.name, purpose=request.settings.purpose, reason=reason))
                 continue
-            raise failure(answer, f"{self.name} at {self.endpoint}", secret=self._key, key_name=self._key_name)
+            raise self.connection.failure(answer)
 
     def _count_messages(self, request: Request) -> Callable[[], int]:
         return lambda: estimate_messages(request.messages, self._counter)
 
 
-def _create(name: str, model: str, base_url: str, options: ModelOptions) -> Model:
+def _create(name: str, place: Place, options: ModelOptions) -> Model:
     return RetryModel(
         OpenAIModel(
             name,
-            model=model,
-            base_url=base_url,
+            model=place.model,
+            base_url=place.address,
             api_key=options.api_key,
             key_name=options.key_name,
             window=options.window or DEFAULT_WINDOW,
@@ -264,18 +185,12 @@ def create_openai(name: str, options: ModelOptions) -> Model:
     Raises:
         AuthenticationError: OpenAI itself is meant, and there is no key.
     """
-    key = options.api_key.get_secret_value().strip() if options.api_key else ""
-    if not options.base_url and not key:
-        raise AuthenticationError(
-            f"{name} at {OPENAI_URL} needs a key",
-            remedy=f"set the environment variable {options.key_name or 'OPENAI_API_KEY'}",
-        )
-    return _create(name, name.partition(":")[2], options.base_url or OPENAI_URL, options)
+    return _create(name, at_openai(name, options), options)
 
 
 def create_ollama(name: str, options: ModelOptions) -> Model:
     """``ollama:NAME`` at the Ollama of this machine, or at ``base_url``. No key is needed."""
-    return _create(name, name.partition(":")[2], options.base_url or OLLAMA_URL, options)
+    return _create(name, at_ollama(name, options), options)
 
 
 def create_endpoint(name: str, options: ModelOptions) -> Model:
@@ -284,10 +199,4 @@ def create_endpoint(name: str, options: ModelOptions) -> Model:
     Raises:
         UserError: the name is not of that form.
     """
-    address, _, model = name.partition("#")
-    if not model or not _split(address).hostname:
-        raise UserError(
-            "a model at an endpoint is named by its address and its name",
-            remedy="write http(s)://host/v1#NAME, such as http://127.0.0.1:8000/v1#qwen3",
-        )
-    return _create(name, model, options.base_url or address, options)
+    return _create(name, at_address(name, options), options)

@@ -4,6 +4,8 @@ import re
 import time
 from typing import TYPE_CHECKING, Literal
 
+from memeplex.endpoint.answer import too_long
+from memeplex.endpoint.gate import check_allowed
 from memeplex.errors import (
     AuthenticationError,
     ContextWindowError,
@@ -14,14 +16,12 @@ from memeplex.errors import (
     UnknownNameError,
     UserError,
 )
-from memeplex.messages import clean_text
+from memeplex.messages import clean_text, one_line
 from memeplex.models.base import Model, ModelOptions
-from memeplex.models.gate import check_allowed
 from memeplex.models.generator import Generator, Reply, Request
 from memeplex.models.retry import RetryModel
-from memeplex.models.structured import one_line
 from memeplex.models.tokens import estimate
-from memeplex.models.wire import too_long, without_thoughts
+from memeplex.models.wire import without_thoughts
 from memeplex.usage import Usage
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, Generic
 from pydantic import BaseModel, RootModel, ValidationError, model_validator
 
 from memeplex.errors import UserError
-from memeplex.messages import clean_text
+from memeplex.messages import clean_text, one_line
 from memeplex.models.base import Output
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Verdict",
     "json_schema",
     "judge",
-    "one_line",
     "parse_reply",
     "response_format",
     "schema_model",
@@ -205,12 +204,6 @@ def parse_reply(text: str) -> list[tuple[Any, bool]]:
             break
     found.sort(key=lambda item: -item[0])
     return [(_clean(value), repaired) for _, value, repaired in found]
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """``text`` on one line, cut to ``limit`` characters."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def _explain(error: ValidationError) -> str:

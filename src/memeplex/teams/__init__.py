@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from memeplex.endpoint.client import close_connections
 from memeplex.models import Model, create_model
-from memeplex.models.openai import close_connections
 from memeplex.teams.moderated import Moderated
 from memeplex.teams.speakers import (
     Cast,
@@ -75,7 +75,7 @@ def load_team(name: str, *, model: Model | None = None) -> Team:
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """Run one coroutine to its end, from code that is not asynchronous: ``run_sync(team.run("…"))``.
 
-    Connections that models have opened are closed; the models can be used in another call.
+    Connections that models and embedders have opened are closed; they can be used in another call.
     """
 
     async def whole() -> T:

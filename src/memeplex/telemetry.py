@@ -18,6 +18,7 @@ __all__ = [
     "Event",
     "MemoryUpdated",
     "ModelCalled",
+    "ReplyCut",
     "ReplyRetried",
     "RunFinished",
     "RunStarted",
@@ -93,6 +94,16 @@ class ContextCut(Event):
 
     agent: str
     what: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyCut(Event):
+    """A reply went on to what is not its agent's to say, and ends before it. Lengths are in characters."""
+
+    agent: str
+    reason: str
     before: int
     after: int
 

@@ -111,7 +111,9 @@ class ImportLineError(UserError):
     """A line of an import is truncated, no record, or of a newer version. ``line`` is 1-based."""
 
     def __init__(self, message: str, *, line: int, remedy: str = "") -> None:
-        super().__init__(f"line {line}: {message}", remedy=remedy or "nothing was imported; mend the file and try again")
+        super().__init__(
+            f"line {line}: {message}", remedy=remedy or "nothing was imported; mend the file and try again"
+        )
         self.line = line
 
 

@@ -195,11 +195,10 @@ class Change(_Kept):
 
 
 class Line(_Kept):
-    """One line of an export: a record as it is now, ``None`` if forgotten, and all that it was, oldest first."""
+    """One line of an export: all that a record has been, oldest first; the last change is what it is now."""
 
     format: int = 1
-    record: Record | None
-    history: tuple[Change, ...]
+    history: Annotated[tuple[Change, ...], Field(min_length=1)]
 
 
 class Records(Protocol):
@@ -222,9 +221,7 @@ class Records(Protocol):
         """
         ...
 
-    async def edit(
-        self, record: Record, vectors: Vectors | None = None, *, actor: str, cause: str = ""
-    ) -> Record:
+    async def edit(self, record: Record, vectors: Vectors | None = None, *, actor: str, cause: str = "") -> Record:
         """Keep a changed record in place of the revision it was made from; gives it with its new revision.
 
         Raises:
@@ -244,9 +241,7 @@ class Records(Protocol):
         """Records by id, in that order; those that are not there are left out."""
         ...
 
-    async def page(
-        self, owner: str, kinds: Sequence[str] = (), *, limit: int = 100, after: str = ""
-    ) -> list[Record]:
+    async def page(self, owner: str, kinds: Sequence[str] = (), *, limit: int = 100, after: str = "") -> list[Record]:
         """An owner's records, oldest first, from the one after the id ``after``."""
         ...
 

@@ -1,23 +1,20 @@
 """Records in SQLite: every changing call is one transaction and one audit row."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from memeplex.errors import ConflictError, UserError
-from memeplex.messages import utc_now
-from memeplex.storage.records import Added, Audit, Change, Found, Origin, Query, Record, Vectors, text_key
-from memeplex.storage.sqlite_rows import FIELDS, read_record, record_row, select
+from memeplex.storage.records import Added, Audit, Change, Found, Query, Record, Vectors, text_key
+from memeplex.storage.sqlite_lines import export_line, exported, history, load_lines, read_line
+from memeplex.storage.sqlite_rows import read_record, select
 from memeplex.storage.sqlite_search import Searcher, embedder_number, remove_words, write_vectors, write_words
+from memeplex.storage.sqlite_write import EVERYBODY, Write
 
 __all__ = ["Call", "SQLiteRecords"]
 
 T = TypeVar("T")
 
-_BODY = """json_object('id', id, 'owner', (select name from owners where owners.id = records.owner), 'kind', kind,
- 'text', text, 'payload', json(payload), 'provenance', json(provenance), 'trust', trust, 'key', key,
- 'supersedes', supersedes, 'superseded_by', superseded_by, 'revision', revision, 'created', created,
- 'updated', updated)"""
 _CHUNK = 500
 """Ids in one statement."""
 
@@ -28,77 +25,6 @@ class Call(Protocol):
     async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What the function gives."""
         ...
-
-
-class Write:
-    """One changing call: a transaction, one audit row, and the tick of the clock by which arrays are kept current.
-
-    Nothing changed, nothing written.
-    """
-
-    def __init__(self, db: sqlite3.Connection, owner: str, actor: str, action: str, cause: str) -> None:
-        self.db = db
-        self.owner = owner
-        self.origin = Origin(actor=actor, action=action, cause=cause)
-        self.records = 0
-        self.removed = False
-
-    def __enter__(self) -> "Write":
-        self.db.execute("begin immediate")
-        self.db.execute("insert into owners (name) values (?) on conflict do nothing", (self.owner,))
-        self.number: int = self.db.execute("select id from owners where name = ?", (self.owner,)).fetchone()[0]
-        last = self.db.execute("select coalesce(max(seq), 0) from sqlite_sequence where name = 'audit'").fetchone()[0]
-        self.clock: int = last + 1
-        self.text = self.origin.model_dump_json()
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if error is not None or not self.records:
-            self.db.rollback()
-            return
-        by = self.origin
-        self.db.execute(
-            "insert into audit (id, at, actor, action, owner, records, cause) values (?, ?, ?, ?, ?, ?, ?)",
-            (self.clock, by.at.isoformat(), by.actor, by.action, self.owner, self.records, by.cause),
-        )
-        self.db.execute(
-            "update owners set changed = ?1, removed = iif(?2, ?1, removed) where id = ?3",
-            (self.clock, self.removed, self.number),
-        )
-        self.db.commit()
-
-    def insert(self, record: Record) -> int:
-        """The number of the new row; 0 when its owner and key are there already."""
-        cursor = self.db.execute(
-            f"insert into records ({FIELDS}, owner, audit, origin) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            " on conflict (owner, kind, key) do nothing",
-            (*record_row(record), self.number, self.clock, self.text),
-        )
-        return (cursor.lastrowid or 0) if cursor.rowcount else 0
-
-    def archive(self, where: str, values: Sequence[Any], *, forgotten: bool) -> None:
-        """Put the present state of records among the revisions that have been."""
-        ended = self.text if forgotten else None
-        self.db.execute(
-            "insert into revisions (record, revision, owner, origin, ended, body)"
-            f" select id, revision, owner, origin, ?, {_BODY} from records where {where}",
-            (ended, *values),
-        )
-
-    def replace(self, num: int, old: Record, new: Record) -> None:
-        """A new revision in place of the present one."""
-        self.archive("num = ?", (num,), forgotten=False)
-        assignments = ", ".join(f"{name} = ?" for name in FIELDS.split(", "))
-        self.db.execute(
-            f"update records set {assignments}, audit = ?, origin = ? where num = ?",
-            (*record_row(new), self.clock, self.text, num),
-        )
-        self.db.execute("update vectors set changed = ? where record = ?", (self.clock, num))
-        if new.text != old.text:
-            remove_words(self.db, self.number, [(num, old.text)])
-            write_words(self.db, self.number, [(num, new.text)])
-            # The vector is of the old text.
-            self.removed = self.db.execute("delete from vectors where record = ?", (num,)).rowcount > 0
 
 
 def _one_owner(records: Sequence[Record]) -> str:
@@ -155,7 +81,9 @@ class SQLiteRecords:
     async def page(self, owner: str, kinds: Sequence[str] = (), *, limit: int = 100, after: str = "") -> list[Record]:
         """An owner's records, by their ids."""
         kind = f"and kind in ({', '.join('?' * len(kinds))})" if kinds else ""
-        sql = select(f"where owner = (select o.id from owners o where o.name = ?) and id > ? {kind} order by id limit ?")
+        sql = select(
+            f"where owner = (select o.id from owners o where o.name = ?) and id > ? {kind} order by id limit ?"
+        )
         values = (owner, after, *kinds, limit)
         return await self._call(lambda db: [read_record(row) for row in db.execute(sql, values)])
 
@@ -170,16 +98,39 @@ class SQLiteRecords:
     async def audit(self, owner: str | None = None, *, limit: int = 100) -> list[Audit]:
         """The newest changes, newest first."""
         sql = "select * from audit where ?1 is null or owner = ?1 order by id desc limit ?2"
-        return await self._call(
-            lambda db: [Audit.model_validate(dict(row)) for row in db.execute(sql, (owner, limit))]
+        return await self._call(lambda db: [Audit.model_validate(dict(row)) for row in db.execute(sql, (owner, limit))])
+
+    async def export(self, owner: str | None = None) -> AsyncIterator[str]:
+        """Lines of canonical JSON: every record with its history."""
+        for part in _parts(await self._call(lambda db: exported(db, owner))):
+            for line in await self._call(lambda db, ids=part: [export_line(db, name) for name in ids]):  # type: ignore[misc]
+                yield line
+
+    async def load(self, lines: Sequence[str], *, actor: str, cause: str = "") -> int:
+        """Take in what ``export`` wrote, all or nothing."""
+        parsed = [read_line(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        return await self._call(lambda db: load_lines(Write(db, EVERYBODY, actor, "import", cause), parsed))
+
+    async def without_vectors(self, embedder: str, *, limit: int = 256) -> list[Record]:
+        """Records that the embedder has not embedded yet."""
+        sql = select(
+            "where not exists (select 1 from vectors v join embedders e on e.id = v.embedder"
+            " where v.record = num and e.name = ?) order by num limit ?"
         )
+        return await self._call(lambda db: [read_record(row) for row in db.execute(sql, (embedder, limit))])
+
+    async def set_vectors(self, ids: Sequence[str], vectors: Vectors, *, actor: str) -> None:
+        """Put vectors in place of those that the records have."""
+        await self._call(lambda db: _set_vectors(db, ids, vectors, Write(db, EVERYBODY, actor, "reindex", "")))
 
     async def owners(self) -> dict[str, dict[str, int]]:
         """All owners, with the number of their records by kind."""
 
         def work(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
             counts: dict[str, dict[str, int]] = {}
-            sql = "select name, kind, count(*) from records join owners on owners.id = owner group by 1, 2 order by 1, 2"
+            sql = (
+                "select name, kind, count(*) from records join owners on owners.id = owner group by 1, 2 order by 1, 2"
+            )
             for name, kind, count in db.execute(sql):
                 counts.setdefault(name, {})[kind] = count
             return counts
@@ -226,9 +177,7 @@ def _supersede(write: Write, record: Record) -> None:
     if row is None or row["owner"] != write.owner:
         raise UserError(f"there is no record {record.supersedes!r} of {write.owner} to supersede")
     old = read_record(row)
-    new = old.model_copy(
-        update={"superseded_by": record.id, "revision": old.revision + 1, "updated": write.origin.at}
-    )
+    new = old.model_copy(update={"superseded_by": record.id, "revision": old.revision + 1, "updated": write.origin.at})
     write.replace(row["num"], old, new)
 
 
@@ -290,16 +239,15 @@ def _purge(db: sqlite3.Connection, ids: Sequence[str] | None, write: Write) -> i
     return count
 
 
-def history(db: sqlite3.Connection, record_id: str) -> list[Change]:
-    """What a record has been, and what it is."""
-    changes: list[Change] = []
-    rows = db.execute("select * from revisions where record = ? order by revision", (record_id,)).fetchall()
-    for row in rows:
-        origin, body = Origin.model_validate_json(row["origin"]), Record.model_validate_json(row["body"])
-        changes.append(Change(origin=origin, record=body))
-        if row["ended"]:
-            changes.append(Change(origin=Origin.model_validate_json(row["ended"]), record=None))
-    for row in _by_ids(db, [record_id]):
-        origin = db.execute("select origin from records where id = ?", (record_id,)).fetchone()[0]
-        changes.append(Change(origin=Origin.model_validate_json(origin), record=read_record(row)))
-    return changes
+def _set_vectors(db: sqlite3.Connection, ids: Sequence[str], vectors: Vectors, write: Write) -> None:
+    with write:
+        number = embedder_number(db, vectors, len(ids), replacing=True)
+        rows = {row["id"]: row for part in _parts(ids) for row in _by_ids(db, part)}
+        for place, name in enumerate(ids):
+            # What was forgotten meanwhile needs no vector.
+            if name in rows:
+                owner = write.number_of(rows[name]["owner"])
+                one = vectors.values[place : place + 1]
+                write_vectors(db, owner, number, write.clock, [rows[name]["num"]], one)
+        write.removed, write.records = True, len(rows)
+        db.execute("delete from embedders where not exists (select 1 from vectors where embedder = embedders.id)")

@@ -221,12 +221,12 @@ def _remove(write: Write, ids: Sequence[str] | None) -> None:
 def _purge(db: sqlite3.Connection, ids: Sequence[str] | None, write: Write) -> int:
     with write:
         _remove(write, ids)
-        gone = 0
+        write.records = 0
         for part in [None] if ids is None else _parts(ids):
             chosen = f"and record in ({', '.join('?' * len(part))})" if part is not None else ""
-            sql = f"delete from revisions where owner = ? {chosen}"
-            gone += db.execute(sql, (write.number, *(part or ()))).rowcount
-        write.records = write.records or gone
+            which, values = f"from revisions where owner = ? {chosen}", (write.number, *(part or ()))
+            write.records += db.execute(f"select count(distinct record) {which}", values).fetchone()[0]
+            db.execute(f"delete {which}", values)
         if ids is None:
             db.execute("delete from audit where owner = ?", (write.owner,))
         count = write.records

@@ -1,5 +1,6 @@
 """Search in SQLite: words by FTS5, vectors exactly over arrays in memory, the two rankings fused."""
 
+import math
 import sqlite3
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ import numpy as np
 from memeplex.errors import EmbedderMismatchError, UserError
 from memeplex.storage.arrays import Array, Arrays
 from memeplex.storage.fusion import fuse
-from memeplex.storage.records import Found, Hit, Query, Vectors
+from memeplex.storage.records import Found, Hit, Query, Record, Vectors
 from memeplex.storage.sqlite_rows import read_record, select
 from memeplex.storage.terms import query_terms, terms
 
@@ -144,17 +145,37 @@ class Searcher:
     ) -> tuple[Hit, ...]:
         scores = fuse(similar, worded)
         wanted = sorted(scores, key=lambda num: (-scores[num], num))[: query.limit + len(query.exclude)]
-        if query.vector is not None:
-            for array in arrays:
-                similar |= array.cosines(query.vector, [num for num in wanted if num not in similar])
         rows = db.execute(select(f"where num in ({', '.join('?' * len(wanted))})"), wanted)
         found = {row["num"]: read_record(row) for row in rows}
-        hits = (
+        _put_current_first(db, query.owners, scores, found)
+        order = sorted(found, key=lambda num: (-scores[num], -found[num].created.timestamp(), -num))
+        order = [num for num in order if found[num].id not in query.exclude][: query.limit]
+        if query.vector is not None:
+            for array in arrays:
+                similar |= array.cosines(query.vector, [num for num in order if num not in similar])
+        return tuple(
             Hit(record=found[num], score=scores[num], similarity=similar.get(num), keyword=worded.get(num))
-            for num in wanted
-            if num in found and found[num].id not in query.exclude
+            for num in order
         )
-        return tuple(hits)[: query.limit]
+
+
+def _put_current_first(
+    db: sqlite3.Connection, owners: Sequence[str], scores: dict[int, float], found: dict[int, Record]
+) -> None:
+    """What supersedes a hit is a hit as well, and comes before it."""
+    stale = [num for num, record in found.items() if record.superseded_by]
+    while stale:
+        num = stale.pop()
+        row = db.execute(select("where id = ?"), (found[num].superseded_by,)).fetchone()
+        if row is None or row["owner"] not in owners:
+            continue
+        newer = row["num"]
+        if newer not in found:
+            found[newer] = read_record(row)
+            if found[newer].superseded_by:
+                stale.append(newer)
+        # Of equals, the newest comes first.
+        scores[newer] = max(scores.get(newer, -math.inf), scores[num])
 
 
 def _worded(db: sqlite3.Connection, query: Query, owners: Sequence[int]) -> dict[int, float]:

@@ -249,9 +249,17 @@ async def test_a_changed_text_loses_its_vector(store: Store) -> None:
 async def test_of_two_edits_at_once_one_wins_and_the_other_holds_both_versions(store: Store) -> None:
     (kept,) = await add(store, "steel")
     mine, yours = (kept.model_copy(update={"text": text}) for text in ("mine", "yours"))
-    results = await asyncio.gather(
-        store.records.edit(mine, actor="a"), store.records.edit(yours, actor="b"), return_exceptions=True
-    )
+    results: list[Record | ConflictError] = []
+
+    async def edit(changed: Record) -> None:
+        try:
+            results.append(await store.records.edit(changed, actor="test"))
+        except ConflictError as error:
+            results.append(error)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(edit(mine))
+        tasks.create_task(edit(yours))
     (conflict,) = [result for result in results if isinstance(result, ConflictError)]
     (won,) = [result for result in results if isinstance(result, Record)]
     assert conflict.theirs == won and won.revision == 2

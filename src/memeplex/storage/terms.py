@@ -6,9 +6,12 @@ gives its characters and its pairs, so that a word of one or more characters is 
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from datetime import datetime
 
-__all__ = ["query_terms", "terms"]
+__all__ = ["query_terms", "searchable", "terms"]
+
+_MONTHS = "January February March April May June July August September October November December".split()
 
 # Vowel signs of Indic and South-East Asian scripts are part of the word, though they are no letters.
 _WORD = re.compile(
@@ -37,11 +40,16 @@ def terms(text: str) -> list[str]:
     return [term[:_LONGEST] for word in _WORD.findall(_fold(text)) for term in _split(word)]
 
 
-def query_terms(text: str) -> list[str]:
-    """The terms to look for, each once: no stop words, unless the text has nothing else."""
-    folded = _WORD.findall(_fold(text))
-    found = [term[:_LONGEST] for word in folded for term in _wanted(word)]
-    return list(dict.fromkeys([term for term in found if term not in _STOP] or found))
+def searchable(text: str, author: str, created: datetime) -> str:
+    """All terms by which a record is found: who said it, what, and on which day."""
+    day = f"{created.day} {_MONTHS[created.month - 1]} {created.year}"
+    return " ".join(terms(f"{author} {text} {day}"))
+
+
+def query_terms(text: str, without: Collection[str] = ()) -> list[str]:
+    """The terms to look for, each once: no stop words, nor those ``without``, unless the text has nothing else."""
+    found = [term[:_LONGEST] for word in _WORD.findall(_fold(text)) for term in _wanted(word)]
+    return list(dict.fromkeys([term for term in found if term not in _STOP and term not in without] or found))
 
 
 def _fold(text: str) -> str:

@@ -6,10 +6,10 @@ from typing import Protocol, TypeVar
 
 from memeplex.errors import ConflictError, UserError
 from memeplex.storage.records import Added, Audit, Change, Found, Query, Record, Vectors, text_key
-from memeplex.storage.sqlite_lines import export_line, exported, history, load_lines, read_line
-from memeplex.storage.sqlite_rows import read_record, select
-from memeplex.storage.sqlite_search import Searcher, embedder_number, remove_words, write_vectors, write_words
-from memeplex.storage.sqlite_write import EVERYBODY, Write
+from memeplex.storage.sqlite.lines import export_line, exported, history, load_lines, read_line
+from memeplex.storage.sqlite.rows import read_record, select
+from memeplex.storage.sqlite.search import Searcher, embedder_number, remove_words, write_vectors, write_words
+from memeplex.storage.sqlite.write import EVERYBODY, Write
 
 __all__ = ["Call", "SQLiteRecords"]
 
@@ -149,11 +149,11 @@ def _by_ids(db: sqlite3.Connection, ids: Sequence[str]) -> list[sqlite3.Row]:
 def _add(db: sqlite3.Connection, records: Sequence[Record], vectors: Vectors | None, write: Write) -> Added:
     with write:
         places: list[int] = []
-        rows: list[tuple[int, str]] = []
+        rows: list[tuple[int, Record]] = []
         for place, record in enumerate(records):
             if num := write.insert(record):
                 places.append(place)
-                rows.append((num, record.text))
+                rows.append((num, record))
         new = frozenset(records[place].id for place in places)
         write.records = len(new)
         write_words(db, write.number, rows)
@@ -207,12 +207,11 @@ def _edit(db: sqlite3.Connection, record: Record, vectors: Vectors | None, write
 
 def _remove(write: Write, ids: Sequence[str] | None) -> None:
     for part in [None] if ids is None else _parts(ids):
-        where, values = "owner = ?", [write.number]
-        if part is not None:
-            where, values = f"{where} and id in ({', '.join('?' * len(part))})", [write.number, *part]  # type: ignore[list-item]
-        rows = write.db.execute(f"select num, text from records where {where}", values).fetchall()
+        chosen = f"and id in ({', '.join('?' * len(part))})" if part is not None else ""
+        where, values = f"owner = ? {chosen}", (write.number, *(part or ()))
+        rows = write.db.execute(select(f"where {where}"), values).fetchall()
         write.archive(where, values, forgotten=True)
-        remove_words(write.db, write.number, [(row["num"], row["text"]) for row in rows])
+        remove_words(write.db, write.number, [(row["num"], read_record(row)) for row in rows])
         write.db.execute(f"delete from records where {where}", values)
         write.records += len(rows)
     write.removed = True

@@ -9,11 +9,13 @@ from pydantic import ValidationError
 
 from memeplex.errors import ImportLineError
 from memeplex.storage.records import Change, Line, Origin, Record
-from memeplex.storage.sqlite_rows import read_record, select
-from memeplex.storage.sqlite_search import write_words
-from memeplex.storage.sqlite_write import Write
+from memeplex.storage.sqlite.rows import read_record, select
+from memeplex.storage.sqlite.search import write_words
+from memeplex.storage.sqlite.write import Write
 
 __all__ = ["export_line", "exported", "history", "load_lines", "read_line"]
+
+_REVISION = "insert into revisions (record, revision, owner, origin, ended, body) values (?, ?, ?, ?, ?, ?)"
 
 FORMAT = 1
 """The version of a line."""
@@ -83,20 +85,11 @@ def load_lines(write: Write, lines: Sequence[Line]) -> int:
                 num = write.insert(now.record, now.origin.model_dump_json())
                 if not num:
                     continue
-                write_words(write.db, owner, [(num, now.record.text)])
+                write_words(write.db, owner, [(num, now.record)])
             for change, after in pairwise(line.history):
                 if (record := change.record) is not None:
                     ended = after.origin.model_dump_json() if after.record is None else None
-                    write.db.execute(
-                        "insert into revisions (record, revision, owner, origin, ended, body) values (?, ?, ?, ?, ?, ?)",
-                        (
-                            record.id,
-                            record.revision,
-                            owner,
-                            change.origin.model_dump_json(),
-                            ended,
-                            record.model_dump_json(),
-                        ),
-                    )
+                    origin, body = change.origin.model_dump_json(), record.model_dump_json()
+                    write.db.execute(_REVISION, (record.id, record.revision, owner, origin, ended, body))
             write.records += 1
         return write.records

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from memeplex.storage.records import Origin, Record
-from memeplex.storage.sqlite_rows import FIELDS, record_row
-from memeplex.storage.sqlite_search import remove_words, write_words
+from memeplex.storage.sqlite.rows import FIELDS, record_row
+from memeplex.storage.sqlite.search import remove_words, write_words
 
 __all__ = ["EVERYBODY", "Write"]
 
@@ -90,8 +90,8 @@ class Write:
             (*record_row(new), self.clock, self.text, num),
         )
         self.db.execute("update vectors set changed = ? where record = ?", (self.clock, num))
-        if new.text != old.text:
-            remove_words(self.db, self.number, [(num, old.text)])
-            write_words(self.db, self.number, [(num, new.text)])
+        if (new.text, new.provenance.author) != (old.text, old.provenance.author):
+            remove_words(self.db, self.number, [(num, old)])
+            write_words(self.db, self.number, [(num, new)])
             # The vector is of the old text.
             self.removed = self.db.execute("delete from vectors where record = ?", (num,)).rowcount > 0

@@ -14,6 +14,7 @@ _NAMES = (*FIELDS.split(", "), "owner")
 
 
 def record_row(record: Record) -> tuple[Any, ...]:
+    """The values of ``FIELDS``."""
     return (
         record.id,
         record.kind,

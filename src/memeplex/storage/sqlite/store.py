@@ -17,11 +17,11 @@ from memeplex.errors import StorageError, UnknownNameError
 from memeplex.messages import Outcome, Task, Turn, utc_now
 from memeplex.storage.address import file_of
 from memeplex.storage.base import MemoryVersion, Run, Runs
-from memeplex.storage.faults import damaged, explained, legible
 from memeplex.storage.jobs import Jobs
-from memeplex.storage.locks import run_held, run_lock
-from memeplex.storage.opening import connect
 from memeplex.storage.records import Records
+from memeplex.storage.sqlite.faults import damaged, explained, legible
+from memeplex.storage.sqlite.locks import run_held, run_lock
+from memeplex.storage.sqlite.opening import connect
 
 __all__ = ["SQLiteStore"]
 
@@ -42,14 +42,14 @@ class SQLiteStore:
     @cached_property
     def records(self) -> Records:
         """Its records; loads numpy."""
-        from memeplex.storage.sqlite_records import SQLiteRecords
+        from memeplex.storage.sqlite.records import SQLiteRecords
 
         return SQLiteRecords(self._call, memory=_ARRAYS)
 
     @cached_property
     def jobs(self) -> Jobs:
         """Its jobs."""
-        from memeplex.storage.sqlite_jobs import SQLiteJobs
+        from memeplex.storage.sqlite.jobs import SQLiteJobs
 
         return SQLiteJobs(self._call)
 

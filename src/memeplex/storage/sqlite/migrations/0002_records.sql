@@ -37,8 +37,14 @@ create table records (
   origin        text not null check (json_valid(origin)),
   created       text not null,
   updated       text not null,
+  author        text not null as (coalesce(json_extract(provenance, '$.author'), '')),
+  source        text as (json_extract(provenance, '$.run')),
+  position      integer as (json_extract(provenance, '$.turns[0]')),
   unique (owner, kind, key)
 ) strict;
+
+create index records_by_author on records (owner, author);
+create index records_by_place on records (owner, kind, source, position);
 
 create index records_by_id on records (owner, id);
 
@@ -72,4 +78,4 @@ create table vectors (
 create index vectors_by_change on vectors (owner, changed);
 
 -- Terms, as storage/terms.py makes them; "owner" is one term, so that a search reads one owner's rows alone.
-create virtual table words using fts5 (owner, terms, content = '', tokenize = 'ascii', detail = 'full');
+create virtual table words using fts5 (owner, terms, content = '', tokenize = 'porter ascii');

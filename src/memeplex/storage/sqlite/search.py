@@ -2,40 +2,42 @@
 
 import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from memeplex.errors import EmbedderMismatchError, UserError
-from memeplex.storage.arrays import Array, Arrays
-from memeplex.storage.fusion import fuse
+from memeplex.storage.fusion import CANDIDATES, DISTANCE, fuse
 from memeplex.storage.records import Found, Hit, Query, Record, Vectors
-from memeplex.storage.sqlite_rows import read_record, select
-from memeplex.storage.terms import query_terms, terms
+from memeplex.storage.sqlite.arrays import Array, Arrays
+from memeplex.storage.sqlite.rows import read_record, select
+from memeplex.storage.terms import query_terms, searchable, terms
 
 __all__ = ["Searcher", "embedder_number", "remove_words", "write_vectors", "write_words"]
-
-DEPTH = 100
-"""Candidates from each ranking."""
 
 _STALE = """select v.record, r.kind, v.vector from vectors v join records r on r.num = v.record
  where v.owner = ? and v.embedder = ? and v.changed > ?"""
 
 
-def write_words(db: sqlite3.Connection, owner: int, rows: Sequence[tuple[int, str]]) -> None:
-    """Index the texts of new records."""
+def write_words(db: sqlite3.Connection, owner: int, records: Iterable[tuple[int, Record]]) -> None:
+    """Index new records."""
     db.executemany(
         "insert into words (rowid, owner, terms) values (?, ?, ?)",
-        ((num, f"o{owner}", " ".join(terms(text))) for num, text in rows),
+        ((num, f"o{owner}", _searchable(record)) for num, record in records),
     )
 
 
-def remove_words(db: sqlite3.Connection, owner: int, rows: Sequence[tuple[int, str]]) -> None:
-    """Take texts out of the index, which has to be told what it was given."""
+def remove_words(db: sqlite3.Connection, owner: int, records: Iterable[tuple[int, Record]]) -> None:
+    """Take records out of the index, which has to be told what it was given."""
     db.executemany(
         "insert into words (words, rowid, owner, terms) values ('delete', ?, ?, ?)",
-        ((num, f"o{owner}", " ".join(terms(text))) for num, text in rows),
+        ((num, f"o{owner}", _searchable(record)) for num, record in records),
     )
+
+
+def _searchable(record: Record) -> str:
+    return searchable(record.text, record.provenance.author, record.created)
 
 
 def embedder_number(db: sqlite3.Connection, vectors: Vectors, count: int, *, replacing: bool = False) -> int:
@@ -85,12 +87,11 @@ class Searcher:
         """The best hits for a query, all read from one state of the store."""
         db.execute("begin")
         try:
-            marks = ", ".join("?" * len(query.owners))
-            sql = f"select id, changed, removed from owners where name in ({marks})"
+            sql = f"select id, changed, removed from owners where name in ({_marks(query.owners)})"
             owners = db.execute(sql, query.owners).fetchall()
             similar, arrays, note = self._similar(db, query, owners)
-            worded = _worded(db, query, [row["id"] for row in owners])
-            return Found(self._hits(db, query, similar, worded, arrays), note)
+            hits = self._hits(db, query, [row["id"] for row in owners], similar, arrays)
+            return Found(hits, note)
         finally:
             db.rollback()
 
@@ -110,7 +111,7 @@ class Searcher:
         vector = query.vector.astype(np.float32, copy=False)
         kinds = [self._kind(kind) for kind in query.kinds] or None
         arrays = [self._current(db, owner, embedder) for owner in owners]
-        depth = max(DEPTH, 2 * query.limit) if query.text else query.limit + len(query.exclude)
+        depth = _depth(query) if query.text else query.limit + len(query.exclude)
         best = [pair for array in arrays for pair in array.best(vector, depth, kinds)]
         best.sort(key=lambda pair: (-pair[1], pair[0]))
         self._arrays.trim()
@@ -139,13 +140,18 @@ class Searcher:
         self,
         db: sqlite3.Connection,
         query: Query,
+        owners: Sequence[int],
         similar: dict[int, float],
-        worded: dict[int, float],
         arrays: Sequence[Array],
     ) -> tuple[Hit, ...]:
-        scores = fuse(similar, worded)
+        worded, scores = {}, dict(similar)
+        if query.text and owners:
+            authors = _named_authors(db, query, owners)
+            worded = _worded(db, query, owners, authors)
+            candidates = [*similar, *(num for num in worded if num not in similar)]
+            scores = fuse(similar, worded, _places(db, candidates), _written_by(db, candidates, authors))
         wanted = sorted(scores, key=lambda num: (-scores[num], num))[: query.limit + len(query.exclude)]
-        rows = db.execute(select(f"where num in ({', '.join('?' * len(wanted))})"), wanted)
+        rows = db.execute(select(f"where num in ({_marks(wanted)})"), wanted)
         found = {row["num"]: read_record(row) for row in rows}
         _put_current_first(db, query.owners, scores, found)
         order = sorted(found, key=lambda num: (-scores[num], -found[num].created.timestamp(), -num))
@@ -178,16 +184,54 @@ def _put_current_first(
         scores[newer] = max(scores.get(newer, -math.inf), scores[num])
 
 
-def _worded(db: sqlite3.Connection, query: Query, owners: Sequence[int]) -> dict[int, float]:
-    """The records that share words with the query, with their BM25 scores."""
-    words = query_terms(query.text)
-    if not words or not owners:
+def _depth(query: Query) -> int:
+    return max(CANDIDATES, 2 * query.limit)
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _worded(db: sqlite3.Connection, query: Query, owners: Sequence[int], authors: Sequence[str]) -> dict[int, float]:
+    """The records that share words with the query, with their BM25 scores.
+
+    The names of authors are no words here: how much a word tells is reckoned over all owners, to whom it is rare.
+    """
+    words = query_terms(query.text, [term for author in authors for term in terms(author)])
+    if not words:
         return {}
     any_owner = " OR ".join(f"o{owner}" for owner in owners)
     any_word = " OR ".join(f'"{word}"' for word in words)
     match = f"(owner : ({any_owner})) AND (terms : ({any_word}))"
-    kinds = f"and kind in ({', '.join('?' * len(query.kinds))})" if query.kinds else ""
+    kinds = f"and kind in ({_marks(query.kinds)})" if query.kinds else ""
     join = "join records on num = words.rowid" if kinds else ""
     sql = f"""select words.rowid, -bm25(words, 0.0, 1.0) as score from words {join}
      where words match ? {kinds} order by score desc, words.rowid limit ?"""
-    return dict(db.execute(sql, (match, *query.kinds, max(DEPTH, 2 * query.limit))).fetchall())
+    return dict(db.execute(sql, (match, *query.kinds, _depth(query))).fetchall())
+
+
+def _named_authors(db: sqlite3.Connection, query: Query, owners: Sequence[int]) -> list[str]:
+    """The authors of the owners' records whom the query names."""
+    said = set(terms(query.text))
+    # From author to author over the index, since an owner has few of them among many records.
+    sql = """with recursive authors (name) as (
+      select min(author) from records where owner = ?1 and author > '' union all
+      select (select min(author) from records where owner = ?1 and author > name) from authors where name is not null
+    ) select name from authors where name is not null"""
+    names = {row[0] for owner in owners for row in db.execute(sql, (owner,))}
+    return sorted(name for name in names if (words := set(terms(name))) and words <= said)
+
+
+def _written_by(db: sqlite3.Connection, nums: Sequence[int], authors: Sequence[str]) -> set[int]:
+    if not authors or not nums:
+        return set()
+    sql = f"select num from records where num in ({_marks(nums)}) and author in ({_marks(authors)})"
+    return {row[0] for row in db.execute(sql, (*nums, *authors))}
+
+
+def _places(db: sqlite3.Connection, nums: Sequence[int]) -> dict[int, tuple[object, int]]:
+    """Where the candidates and their neighbours stand: in which source, and at which position."""
+    sql = f"""select distinct n.num, n.owner, n.kind, n.source, n.position from records c join records n
+     on n.owner = c.owner and n.kind = c.kind and n.source = c.source
+     and n.position between c.position - {DISTANCE} and c.position + {DISTANCE} where c.num in ({_marks(nums)})"""
+    return {row[0]: ((row[1], row[2], row[3]), row[4]) for row in db.execute(sql, list(nums))}

@@ -58,10 +58,8 @@ class Array:
         if kinds is not None:
             candidates = np.flatnonzero(np.isin(self._kinds[:count], list(kinds)))
             scores = scores[candidates]
-        if len(scores) > limit:
-            top = np.argpartition(scores, len(scores) - limit)[-limit:]
-        else:
-            top = np.arange(len(scores))
+        count = len(scores)
+        top = np.argpartition(scores, count - limit)[-limit:] if count > limit else np.arange(count)
         top = top[np.argsort(-scores[top], kind="stable")]
         places = top if candidates is None else candidates[top]
         return list(zip(self._nums[places].tolist(), scores[top].tolist(), strict=True))

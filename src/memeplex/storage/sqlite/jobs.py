@@ -9,8 +9,8 @@ from typing import Any
 from memeplex.errors import UnknownNameError
 from memeplex.messages import utc_now
 from memeplex.storage.jobs import ATTEMPTS, Job, JobState, back_off
-from memeplex.storage.sqlite_records import Call
-from memeplex.storage.sqlite_write import Write
+from memeplex.storage.sqlite.records import Call
+from memeplex.storage.sqlite.write import Write
 
 __all__ = ["SQLiteJobs"]
 

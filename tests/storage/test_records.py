@@ -363,3 +363,29 @@ def test_a_record_is_found_by_its_own_text(text: str) -> None:
     from memeplex.storage.terms import query_terms, terms
 
     assert set(query_terms(text)) <= set(terms(text))
+
+
+async def test_what_stands_beside_an_answer_is_found_with_it(store: Store) -> None:
+    said = ["Where did you grow up?", "In Porto, by the river.", "Nice!", "Unrelated talk of shoes.", "More of shoes."]
+    for run, order in (("a", said), ("b", said[3:])):
+        made = [record(f"{run}: {text}", provenance=Provenance(run=run, turns=(i,))) for i, text in enumerate(order)]
+        await store.records.add(made, actor="test")
+    found = await texts(store, Query(owners=("ada",), text="where did he grow up", limit=3))
+    assert set(found) == {"a: Where did you grow up?", "a: In Porto, by the river.", "a: Nice!"}
+    assert found[0] == "a: Where did you grow up?"
+
+
+async def test_what_its_author_is_asked_about_comes_first(store: Store) -> None:
+    made = [
+        record(f"I like {what}.", provenance=Provenance(author=who))
+        for who, what in (("Zoë Kant", "pears"), ("Bo", "pears too much to say how much I like pears and pears"))
+    ]
+    await store.records.add(made, actor="test")
+    for asked, first in (("What does Bo like, pears?", "Bo"), ("does zoe kant like pears", "Zoë Kant")):
+        hits = (await store.records.search(Query(owners=("ada",), text=asked))).hits
+        assert hits[0].record.provenance.author == first
+
+
+async def test_the_day_is_among_the_words(store: Store) -> None:
+    await store.records.add([record("steel", created=datetime(2023, 5, 8, tzinfo=UTC)), record("wood")], actor="test")
+    assert await texts(store, Query(owners=("ada",), text="what was on 8 May 2023?")) == ["steel"]

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 __all__ = ["CANDIDATES", "DISTANCE", "fuse"]
 
-CANDIDATES = 100
+CANDIDATES = 200
 """Records taken from each ranking."""
 
 DISTANCE = 3

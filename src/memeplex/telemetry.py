@@ -16,6 +16,7 @@ from memeplex.usage import Ledger, Purpose, Usage
 __all__ = [
     "ContextCut",
     "Event",
+    "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
     "ReplyRetried",
@@ -74,6 +75,17 @@ class MemoryUpdated(Event):
     version: int
     status: str
     text: str
+    cause: str = ""
+    usage: Ledger = field(default_factory=Ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConsolidated(Event):
+    """What became of the work on a lifelong memory after a task. ``status``: done or failed."""
+
+    agent: str
+    job: str
+    status: str
     cause: str = ""
     usage: Ledger = field(default_factory=Ledger)
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from memeplex.agents.context import SHARE, Context, construct_context, printed
+from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed
 from memeplex.autonoms import cast_vote
 from memeplex.errors import ContextWindowError, UserError
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
@@ -20,7 +20,7 @@ from memeplex.messages import Conversation, Turn, TurnKind
 from memeplex.models import Completion, Model, Settings, derive_seed
 from memeplex.models.structured import json_schema
 from memeplex.prompts import Prompt
-from memeplex.storage import MemoryVersion
+from memeplex.storage import MemoryVersion, Store
 from memeplex.telemetry import ContextCut, ReplyRetried, emit
 from memeplex.usage import Ledger, Purpose, Usage
 
@@ -93,7 +93,7 @@ class Agent:
         self.settings = memory or create_memory("intrinsic")
         self.memory: Memory = create_memory("none").open(self._scope(_forget, (), 0))
         self._seed = 0
-        self._team: tuple[str, ...] = (name,)
+        self._members: tuple[str, ...] = (name,)
         self._sizes: list[int] = []
 
     def enter(
@@ -102,16 +102,20 @@ class Agent:
         record: Callable[[MemoryVersion], Awaitable[None]],
         versions: Sequence[MemoryVersion] = (),
         seed: int = 0,
-        team: Sequence[str] = (),
+        run: str = "",
+        team: str = "",
+        members: Sequence[str] = (),
+        store: Store | None = None,
     ) -> "Agent":
         """This agent in one run: with a memory of its own, or with the one it had when the run was broken off.
 
-        ``team`` are the names of all agents; a reply in which this one goes on to speak for another is cut there.
+        ``members`` are the names of all agents; a reply in which this one goes on to speak for another is cut there.
         """
         entered = copy.copy(self)
-        entered.memory = self.settings.open(self._scope(record, versions, seed))
+        scope = self._scope(record, versions, seed)
+        entered.memory = self.settings.open(replace(scope, run=run, team=team, members=tuple(members), store=store))
         entered._seed = seed
-        entered._team = (self.name, *team)
+        entered._members = (self.name, *members)
         entered._sizes = []
         return entered
 
@@ -165,6 +169,7 @@ class Agent:
                 name=self.name,
                 role=self.role,
                 task=conversation.task.text,
+                background=context.memory.background,
                 memory=context.memory.text,
                 turns=context.turns,
                 instruction=ask.instruction,
@@ -183,16 +188,12 @@ class Agent:
         heard = conversation.heard
         for turn in heard[len(self._sizes) :]:
             self._sizes.append(await self.model.count(printed(turn)))
-        bare = _LAYOUTS[self.layout].messages(
-            name=self.name,
-            role=self.role,
-            task=conversation.task.text,
-            memory=" ",
-            turns=[{"speaker": "", "content": ""}],
-            instruction=ask.instruction,
-        )
-        schema = json.dumps(json_schema(ask.output)) if ask.output else ""
-        fixed = _MARGIN + await self.model.count("\n".join([*(message["content"] for message in bare), schema]))
+        fixed = await self._fixed(conversation, recollection.background, ask)
+        if recollection.background and budget - fixed < LEAST:
+            # The task comes first: what earlier tasks have to say must not keep it out.
+            bare = await self._fixed(conversation, "", ask)
+            emit(ContextCut(agent=self.name, what="experience", before=fixed - bare, after=0))
+            recollection, fixed = Recollection(recollection.blocks), bare
         return await construct_context(
             agent=self.name,
             fixed=fixed,
@@ -203,6 +204,20 @@ class Agent:
             stepped=await self._step_room(conversation, budget),
             count=self.model.count,
         )
+
+    async def _fixed(self, conversation: Conversation, background: str, ask: Ask) -> int:
+        """Tokens of all but memory and turns."""
+        bare = _LAYOUTS[self.layout].messages(
+            name=self.name,
+            role=self.role,
+            task=conversation.task.text,
+            background=background,
+            memory=" ",
+            turns=[{"speaker": "", "content": ""}],
+            instruction=ask.instruction,
+        )
+        schema = json.dumps(json_schema(ask.output)) if ask.output else ""
+        return _MARGIN + await self.model.count("\n".join([*(message["content"] for message in bare), schema]))
 
     async def _step_room(self, conversation: Conversation, budget: int) -> int | None:
         """The size of a window that moves in steps. It depends on task and budget alone, not on who speaks."""
@@ -230,7 +245,7 @@ class Agent:
         without the block of memory that small models copy from their prompt: nobody else is to see it."""
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
-        names = {*self._team, *(turn.speaker for turn in conversation.turns)}
+        names = {*self._members, *(turn.speaker for turn in conversation.turns)}
         said = _MEMORY.sub("", completion.text).strip() or completion.text.strip()
         if (front := _NAME.match(said)) and front[1] in names:
             said = said[front.end() :].lstrip() or said

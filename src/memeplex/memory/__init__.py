@@ -30,6 +30,7 @@ memories = Registry(
     "memeplex.memory",
     {
         "intrinsic": "memeplex.memory.intrinsic:IntrinsicSettings",
+        "lifelong": "memeplex.memory.lifelong:LifelongSettings",
         "none": "memeplex.memory.baselines.none:NoMemorySettings",
         "paper": "memeplex.memory.intrinsic:paper",
     },

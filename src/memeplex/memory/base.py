@@ -6,16 +6,21 @@ from typing import Protocol
 
 from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Model
-from memeplex.storage import MemoryVersion
+from memeplex.storage import MemoryVersion, Store
+from memeplex.usage import Ledger
 
 __all__ = ["Memory", "MemoryScope", "MemorySettings", "Recollection"]
 
 
 @dataclass(frozen=True, slots=True)
 class Recollection:
-    """What a memory brings back. A block is what may be dropped whole when space runs out: a slot, a note."""
+    """What a memory brings back. A block is what may be dropped whole when space runs out: a slot, a note.
+
+    ``background`` is from earlier tasks, and stands before the task.
+    """
 
     blocks: tuple[str, ...] = ()
+    background: str = ""
 
     @property
     def text(self) -> str:
@@ -41,8 +46,8 @@ class Memory(Protocol):
         """
         ...
 
-    async def consolidate(self, outcome: Outcome) -> None:
-        """Take in how the task ended."""
+    async def consolidate(self, outcome: Outcome) -> Ledger:
+        """Take in how the task ended; gives what that cost."""
         ...
 
 
@@ -50,7 +55,8 @@ class Memory(Protocol):
 class MemoryScope:
     """Whose memory it is, and what it works with.
 
-    ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns.
+    ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns. ``members``
+    are all agents of the team, and ``store`` is where the run is kept, if it is.
     """
 
     agent: str
@@ -59,6 +65,10 @@ class MemoryScope:
     record: Callable[[MemoryVersion], Awaitable[None]]
     versions: Sequence[MemoryVersion] = ()
     seed: int = 0
+    run: str = ""
+    team: str = ""
+    members: Sequence[str] = ()
+    store: Store | None = None
 
 
 class MemorySettings(Protocol):

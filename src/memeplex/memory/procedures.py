@@ -4,6 +4,7 @@ Source: Scaling Teams or Scaling Time?, section 3 and appendix A: successful and
 episodes, guidance on tools, failure categories to pre-empt.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,8 +32,9 @@ _ALIKE = 0.85
 class Procedure(BaseModel):
     """What a procedure record holds beside its text.
 
-    ``applications`` maps a run and an agent to whether it succeeded, so that none counts twice; ``successes`` and
-    ``failures`` are those of the source episodes and of applications long past.
+    ``sources`` are the episodes that it was made of, and ``applications`` the runs and agents that used it, each with
+    whether it succeeded, so that none counts twice; ``successes`` and ``failures`` are applications long past. A ``retired`` one has kept failing: it
+    is shown to nobody, and stays so that it is not made again.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -41,20 +43,25 @@ class Procedure(BaseModel):
     strategy: str
     tools: tuple[str, ...] = ()
     failures_to_prevent: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
+    sources: dict[str, bool] = Field(default_factory=dict)
     successes: int = 0
     failures: int = 0
     applications: dict[str, bool] = Field(default_factory=dict)
+    retired: bool = False
 
     @property
     def won(self) -> int:
         """Tasks that succeeded with it, its sources among them."""
-        return self.successes + sum(self.applications.values())
+        return self.successes + sum(self._tried)
 
     @property
     def lost(self) -> int:
         """Tasks that failed with it."""
-        return self.failures + len(self.applications) - sum(self.applications.values())
+        return self.failures + len(self._tried) - sum(self._tried)
+
+    @property
+    def _tried(self) -> list[bool]:
+        return [*self.sources.values(), *self.applications.values()]
 
     @property
     def success_rate(self) -> float:
@@ -74,9 +81,7 @@ def record_of(strategy: Strategy, *, owner: str, sources: Mapping[str, bool], au
         strategy=strategy.strategy,
         tools=tuple(strategy.tools),
         failures_to_prevent=tuple(strategy.failures),
-        sources=tuple(sorted(sources)),
-        successes=sum(sources.values()),
-        failures=len(sources) - sum(sources.values()),
+        sources=dict(sorted(sources.items())),
     )
     return Record(
         owner=owner,
@@ -91,8 +96,6 @@ def record_of(strategy: Strategy, *, owner: str, sources: Mapping[str, bool], au
 
 def source_key(sources: Sequence[str] | Mapping[str, bool]) -> str:
     """The key of the procedure that a set of episodes gives."""
-    import hashlib
-
     return hashlib.sha256("\n".join(sorted(sources)).encode()).hexdigest()
 
 
@@ -117,8 +120,8 @@ async def adopt(archive: Archive, record: Record, known: Sequence[Record], *, ac
 
 
 def _contained(record: Record, new: Procedure) -> bool:
-    sources = set(as_procedure(record).sources)
-    return bool(sources) and sources <= set(new.sources)
+    sources = as_procedure(record).sources.keys()
+    return bool(sources) and sources <= new.sources.keys()
 
 
 def _same(one: Procedure, other: Procedure) -> bool:
@@ -133,10 +136,10 @@ def _title(procedure: Procedure) -> str:
 
 
 def _merged(old: Sequence[Procedure], new: Procedure) -> Procedure:
-    sources = {source for procedure in (*old, new) for source in procedure.sources}
-    applications = {key: won for procedure in old for key, won in procedure.applications.items()}
-    # Counts of applications long past; those of the sources come anew with the new procedure.
-    return new.model_copy(update={"sources": tuple(sorted(sources)), "applications": applications})
+    sources = {source: won for procedure in (*old, new) for source, won in procedure.sources.items()}
+    applications = {use: won for procedure in old for use, won in procedure.applications.items()}
+    past = {"successes": sum(p.successes for p in old), "failures": sum(p.failures for p in old)}
+    return new.model_copy(update={"sources": dict(sorted(sources.items())), "applications": applications, **past})
 
 
 async def applied(archive: Archive, record_id: str, use: str, success: bool, *, actor: str) -> Record | None:

@@ -245,6 +245,14 @@ class Records(Protocol):
         """An owner's records, oldest first, from the one after the id ``after``."""
         ...
 
+    async def newest(self, owner: str, kind: str, *, limit: int = 100) -> list[Record]:
+        """An owner's newest records of a kind, oldest first."""
+        ...
+
+    async def by_key(self, owner: str, kind: str, key: str) -> Record | None:
+        """The record of an owner, kind and key, if it is there."""
+        ...
+
     async def search(self, query: Query) -> Found:
         """The best hits for a query."""
         ...

@@ -142,7 +142,15 @@ class _Session:
         self.versions = list(versions)
         names = [agent.name for agent in team.agents]
         self.agents = {
-            agent.name: agent.enter(record=self._record, versions=versions, seed=run.seed, team=names)
+            agent.name: agent.enter(
+                record=self._record,
+                versions=versions,
+                seed=run.seed,
+                run=run.id,
+                team=team.name,
+                members=names,
+                store=store,
+            )
             for agent in team.agents
         }
         self.updates: dict[str, asyncio.Task[None]] = {}
@@ -187,8 +195,23 @@ class _Session:
         await self._settle(*self.updates)
         outcome = self.team.speakers.outcome(self.conversation, reason)
         for agent in self.agents.values():
-            await agent.memory.consolidate(outcome)
+            if ledger := await agent.memory.consolidate(outcome):
+                await self._consolidated(agent.name, ledger)
         return outcome
+
+    async def _consolidated(self, agent: str, ledger: Ledger) -> None:
+        """The cost of consolidating a memory, kept with its last version."""
+        last = next((version for version in reversed(self.versions) if version.agent == agent), None)
+        version = MemoryVersion(
+            agent=agent,
+            turn=len(self.conversation.turns),
+            version=last.version if last else 0,
+            status="consolidated",
+            content=last.content if last and last.turn >= 0 else {},
+            model=self.team.agents[0].model.name,
+            usage=ledger,
+        )
+        await self._record(version)
 
     async def _turn(self, ask: Ask) -> None:
         index = len(self.conversation.turns)

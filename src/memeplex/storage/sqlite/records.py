@@ -87,6 +87,18 @@ class SQLiteRecords:
         values = (owner, after, *kinds, limit)
         return await self._call(lambda db: [read_record(row) for row in db.execute(sql, values)])
 
+    async def newest(self, owner: str, kind: str, *, limit: int = 100) -> list[Record]:
+        """An owner's newest records of a kind, oldest first."""
+        sql = select("where owner = (select o.id from owners o where o.name = ?) and kind = ? order by id desc limit ?")
+        values = (owner, kind, limit)
+        return (await self._call(lambda db: [read_record(row) for row in db.execute(sql, values)]))[::-1]
+
+    async def by_key(self, owner: str, kind: str, key: str) -> Record | None:
+        """The record of an owner, kind and key, if it is there."""
+        sql = select("where owner = (select o.id from owners o where o.name = ?) and kind = ? and key = ?")
+        rows = await self._call(lambda db: [read_record(row) for row in db.execute(sql, (owner, kind, key))])
+        return rows[0] if rows else None
+
     async def search(self, query: Query) -> Found:
         """The best hits for a query."""
         return await self._call(lambda db: self._searcher.search(db, query))

@@ -33,8 +33,8 @@ class Procedure(BaseModel):
     """What a procedure record holds beside its text.
 
     ``sources`` are the episodes that it was made of, and ``applications`` the runs and agents that used it, each with
-    whether it succeeded, so that none counts twice; ``successes`` and ``failures`` are applications long past. A ``retired`` one has kept failing: it
-    is shown to nobody, and stays so that it is not made again.
+    whether it succeeded, so that none counts twice; ``successes`` and ``failures`` are applications long past. A
+    ``retired`` one has kept failing: it is shown to nobody, and stays so that it is not made again.
     """
 
     model_config = ConfigDict(extra="ignore")

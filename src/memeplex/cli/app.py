@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from memeplex.cli.memory_app import memory_app
+from memeplex.cli.options import AsJson, ModelName, Out, Quiet, RunId, Store
 from memeplex.cli.output import ReaderGoneError, lost_output, prepare_streams, say, show_error, silence
 from memeplex.errors import MemeplexError, TeamFileError, UserError
 
@@ -29,19 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP,
 )
-memory_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 models_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(memory_app, name="memory", help="What agents remember.", epilog="Example: memeplex memory show DEA")
 app.add_typer(models_app, name="models", help="The embedded models.", epilog="Example: memeplex models list")
-
-Store = Annotated[str | None, typer.Option(help="Where runs are kept: a path or a URL.", metavar="URL")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result.")]
-Out = Annotated[str | None, typer.Option(help="Also write the results to this folder.", metavar="DIR")]
-RunId = Annotated[str, typer.Argument(help="A run's id, or a unique beginning of it.", metavar="RUN")]
-OfRun = Annotated[str | None, typer.Option("--run", help="The run; by default the newest.", metavar="RUN")]
-AgentName = Annotated[str, typer.Argument(help="An agent's name.")]
-ModelName = Annotated[str, typer.Argument(help="A known model, such as qwen2.5-coder-0.5b.")]
 
 
 def execute(arguments: list[str]) -> int:
@@ -234,37 +226,6 @@ def doctor(
     from memeplex.cli.doctor import examine
 
     return examine(model, store, as_json=as_json)
-
-
-@memory_app.command("show", epilog="Example: memeplex memory show DEA --run 20260131-0915")
-def memory_show(agent: AgentName, run_id: OfRun = None, store: Store = None, as_json: AsJson = False) -> None:
-    """What an agent's memory holds now."""
-    from memeplex.cli.memory import show_memory
-
-    show_memory(agent, run_id, store, as_json=as_json)
-
-
-@memory_app.command("history", epilog="Example: memeplex memory history DEA")
-def memory_history(agent: AgentName, run_id: OfRun = None, store: Store = None, as_json: AsJson = False) -> None:
-    """Every attempt to update an agent's memory, with its cause."""
-    from memeplex.cli.memory import show_history
-
-    show_history(agent, run_id, store, as_json=as_json)
-
-
-@memory_app.command("diff", epilog="Example: memeplex memory diff DEA --from 1 --to 4")
-def memory_diff(
-    agent: AgentName,
-    older: Annotated[int | None, typer.Option("--from", help="A version; by default the last but one.", min=0)] = None,
-    newer: Annotated[int | None, typer.Option("--to", help="A version; by default the newest.", min=0)] = None,
-    run_id: OfRun = None,
-    store: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """What changed between two versions of an agent's memory."""
-    from memeplex.cli.memory import show_diff
-
-    show_diff(agent, run_id, store, older=older, newer=newer, as_json=as_json)
 
 
 @models_app.command("list", epilog="Example: memeplex models list --json")

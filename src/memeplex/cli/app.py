@@ -155,6 +155,11 @@ def run(
     seed: Annotated[int, typer.Option(help="Seeds models and policies.", min=0, max=2**63 - 1)] = 0,
     store: Store = None,
     out: Out = None,
+    tasks: Annotated[str | None, typer.Option(help="A file of tasks, a JSON object a line.", metavar="FILE")] = None,
+    stream: Annotated[str | None, typer.Option(help="Go on with a stream of tasks.", metavar="ID")] = None,
+    topology: Annotated[
+        Literal["local", "shared", "hybrid"] | None, typer.Option(help="Who shares a lifelong memory.")
+    ] = None,
     max_turns: Annotated[int | None, typer.Option(help="Turns at most, votes not counted.", min=1)] = None,
     layout: Annotated[Literal["paper", "cached"] | None, typer.Option(help="The order of printing prompts.")] = None,
     sequential: Annotated[bool, typer.Option("--sequential", help="Wait for each memory update at once.")] = False,
@@ -165,8 +170,22 @@ def run(
     from memeplex.cli.run import Overrides, Shown, run_team
 
     overrides = Overrides(
-        model=model, memory=memory, template=template, max_turns=max_turns, layout=layout, sequential=sequential
+        model=model,
+        memory=memory,
+        template=template,
+        topology=topology,
+        max_turns=max_turns,
+        layout=layout,
+        sequential=sequential,
     )
+    if tasks is not None:
+        from memeplex.cli.stream import run_stream
+
+        if task is not None or out is not None:
+            raise UserError("--tasks takes neither a task nor --out", remedy="leave them out")
+        return run_stream(team, tasks, overrides, stream=stream, seed=seed, store=store, as_json=as_json, quiet=quiet)
+    if stream is not None:
+        raise UserError("--stream goes with --tasks", remedy=f"memeplex run {team} --tasks FILE --stream {stream}")
     shown = Shown(json=as_json, quiet=quiet, out=out)
     return run_team(team, task, overrides, seed=seed, store=store, shown=shown)
 

@@ -17,7 +17,7 @@ from memeplex.cli.models import fetch_missing
 from memeplex.cli.report import Report, print_report, stored_result
 from memeplex.cli.view import open_view
 from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunLockedError, StorageError, UserError
-from memeplex.memory import parse_memory
+from memeplex.memory import parse_memory, takes
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel
 from memeplex.storage import Run, Store, opened_store
@@ -37,6 +37,7 @@ class Overrides:
     model: str | None = None
     memory: str | None = None
     template: Literal["generic", "generated", "manual"] | None = None
+    topology: Literal["local", "shared", "hybrid"] | None = None
     max_turns: int | None = None
     layout: Literal["paper", "cached"] | None = None
     sequential: bool = False
@@ -63,6 +64,8 @@ class Overrides:
             if "template" in changes["memory"]:
                 # A memory asked for with its template is meant so, whatever the team says of templates.
                 changes["template"] = None
+        if self.topology is not None:
+            changes["memory"] = _shared(changes.get("memory", spec.memory), self.topology)
         if self.template is not None:
             changes["template"] = self.template
         if self.max_turns is not None:
@@ -72,6 +75,14 @@ class Overrides:
         if self.sequential:
             changes["overlap"] = False
         return changes
+
+
+def _shared(memory: Any, topology: str) -> dict[str, Any]:
+    """A memory with its topology."""
+    settings = {"kind": memory} if isinstance(memory, str) else dict(memory)
+    if not takes(settings["kind"], "topology"):
+        raise UserError(f"memory {settings['kind']} has no topology", remedy="--memory lifelong")
+    return {**settings, "topology": topology}
 
 
 def _tempered(spec: TeamSpec, settings: Settings) -> TeamSpec:

@@ -17,6 +17,7 @@ from memeplex.agents import Agent, Ask
 from memeplex.errors import UserError
 from memeplex.messages import Conversation, Outcome, Task, Turn, TurnKind, utc_now
 from memeplex.storage import MemoryVersion, Run, Store
+from memeplex.teams.judging import judged
 from memeplex.teams.speakers import Cast, RoundRobin, SpeakerPolicy
 from memeplex.teams.termination import MaxTurns, Stalled, Termination
 from memeplex.telemetry import RunFinished, RunStarted, TurnFinished, TurnStarted, emit
@@ -193,7 +194,7 @@ class _Session:
                 break
             await self._turn(ask)
         await self._settle(*self.updates)
-        outcome = self.team.speakers.outcome(self.conversation, reason)
+        outcome = judged(self.conversation, self.team.speakers.outcome(self.conversation, reason))
         for agent in self.agents.values():
             if ledger := await agent.memory.consolidate(outcome):
                 await self._consolidated(agent.name, ledger)

@@ -7,7 +7,13 @@ from memeplex.embeddings import Embedder, relatedness
 from memeplex.errors import EmbedderMismatchError
 from memeplex.storage import Added, Found, Hit, Query, Record, Records, Vectors
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "embedded_text"]
+
+
+def embedded_text(record: Record) -> str:
+    """What of a record is embedded: who says it is part of what it means."""
+    author = record.provenance.author
+    return f"{author}: {record.text}" if author else record.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +25,7 @@ class Archive:
 
     async def keep(self, records: Sequence[Record], *, actor: str, cause: str = "") -> Added:
         """Keep records of one owner. Where the store has another embedder, they are found by words only."""
-        vectors = await self._vectors([record.text for record in records])
+        vectors = await self._vectors(records)
         try:
             return await self.records.add(records, vectors, actor=actor, cause=cause)
         except EmbedderMismatchError:
@@ -27,7 +33,7 @@ class Archive:
 
     async def change(self, record: Record, *, actor: str, cause: str = "") -> Record:
         """Keep a changed record, embedded anew; ``ConflictError`` if somebody else has changed it meanwhile."""
-        vectors = await self._vectors([record.text])
+        vectors = await self._vectors([record])
         try:
             return await self.records.edit(record, vectors, actor=actor, cause=cause)
         except EmbedderMismatchError:
@@ -48,8 +54,8 @@ class Archive:
             return max(0.0, min(1.0, hit.score))
         return relatedness(hit.similarity, self.embedder.unrelated)
 
-    async def _vectors(self, texts: Sequence[str]) -> Vectors | None:
+    async def _vectors(self, records: Sequence[Record]) -> Vectors | None:
         if self.embedder is None:
             return None
-        values = await self.embedder.embed(texts, kind="passage")
+        values = await self.embedder.embed([embedded_text(record) for record in records], kind="passage")
         return Vectors(embedder=self.embedder.id, values=values)

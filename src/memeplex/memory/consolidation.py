@@ -17,6 +17,7 @@ from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
 from memeplex.memory.base import MemoryScope
 from memeplex.memory.grouping import group
+from memeplex.memory.notes import supported
 from memeplex.messages import one_line
 from memeplex.models import Settings
 from memeplex.storage import Job, Jobs, Record
@@ -106,11 +107,13 @@ class Consolidation:
             settings,
             task=found[0].text[:2000],
             actions=[action[:500] for action in episode.actions[-5:]],
-            outcome=f"{episode.told} {_details(episode)}"[:500],
+            outcome=episode.told,
             success=episode.success,
         )
         self._spent(Purpose.LESSON, completion.usage)
-        lessons = list(dict.fromkeys(completion.output.lessons))
+        # Small models give their instructions back as lessons.
+        source = "\n".join([found[0].text, *episode.actions, episode.told])
+        lessons = [one for one in dict.fromkeys(completion.output.lessons) if supported(one, source)]
         while True:
             record = found[0]
             payload = {**record.payload, "lessons": lessons}
@@ -184,12 +187,6 @@ class Consolidation:
         self._ledger += Ledger({purpose: usage})
 
 
-def _details(episode: episodes.Episode) -> str:
-    return "; ".join(
-        f"{key}: {value}" for key, value in episode.details.items() if isinstance(value, str | int | float)
-    )
-
-
 def _gist(record: Record) -> str:
     lessons = " ".join(episodes.as_episode(record).lessons)
     return f"{record.text[:1000]}\n{lessons}"
@@ -197,7 +194,7 @@ def _gist(record: Record) -> str:
 
 def _example(record: Record) -> Example:
     episode = episodes.as_episode(record)
-    return Example(task=record.text[:500], success=episode.success, lessons=episode.lessons, outcome=episode.told[:300])
+    return Example(task=record.text[:500], success=episode.success, lessons=episode.lessons, outcome=episode.told)
 
 
 def _covered(outcomes: dict[str, bool], known: Sequence[Record]) -> bool:

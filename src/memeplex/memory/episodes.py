@@ -9,13 +9,19 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memeplex.messages import Outcome, Task
+from memeplex.messages import Outcome, Task, one_line
 from memeplex.storage import Provenance, Record
 
 __all__ = ["EPISODE", "Episode", "as_episode", "record_of", "succeeded"]
 
 EPISODE = "episode"
 """The kind of these records."""
+
+_NO_CONTEXT = frozenset({"type", "expect"})
+"""What a task's data holds beside its context. What is expected of an answer must not get into a memory."""
+
+_TOLD = ("feedback", "answer")
+"""Of an outcome's details, what a lesson may be drawn from."""
 
 _AGREED = frozenset({"consensus", "completed"})
 
@@ -44,10 +50,10 @@ class Episode(BaseModel):
 
     @property
     def told(self) -> str:
-        """How it ended, in a line."""
-        reward = "" if self.reward is None else f", reward {self.reward:g}"
-        error = f", error: {self.error}" if self.error else ""
-        return f"{'success' if self.success else 'failure'} ({self.status}{reward}{error})"
+        """How it ended, in a line, with what was said of it."""
+        said = [f"error: {self.error}"] if self.error else []
+        said += [str(value) for key, value in self.details.items() if key in _TOLD and isinstance(value, str)]
+        return one_line(". ".join([f"{'success' if self.success else 'failure'} ({self.status})", *said]), 400)
 
 
 def succeeded(outcome: Outcome) -> bool:
@@ -85,7 +91,7 @@ def record_of(
         reward=outcome.reward,
         error=str(details.pop("error", "")),
         details=details,
-        context={key: value for key, value in task.data.items() if key != "type"},
+        context={key: value for key, value in task.data.items() if key not in _NO_CONTEXT},
         quality=quality if isinstance(quality, int | float) else None,
         procedures=tuple(procedures),
     )

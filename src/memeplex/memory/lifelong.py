@@ -137,6 +137,9 @@ class LifelongMemory:
 
     async def consolidate(self, outcome: Outcome) -> Ledger:
         """Keep the episode, count for what was used, draw lessons and, every N tasks, abstract procedures."""
+        if not self._actions:
+            # Who took no part in a task has nothing to tell of it.
+            return Ledger()
         scope, given = self._scope, self._given or await self._kept() or _Given()
         record = episodes.record_of(
             self._task,

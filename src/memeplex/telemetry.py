@@ -19,6 +19,7 @@ __all__ = [
     "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
+    "ReplyCut",
     "ReplyRetried",
     "RunFinished",
     "RunStarted",
@@ -105,6 +106,16 @@ class ContextCut(Event):
 
     agent: str
     what: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyCut(Event):
+    """A reply went on to what is not its agent's to say, and ends before it. Lengths are in characters."""
+
+    agent: str
+    reason: str
     before: int
     after: int
 

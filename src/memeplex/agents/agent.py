@@ -5,7 +5,6 @@ Source: Intrinsic Memory Agents, section 3.1: A_n = {R_n, M_n, LLM_n}; the model
 
 import copy
 import json
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -13,10 +12,11 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed
+from memeplex.agents.reply import own_words
 from memeplex.autonoms import cast_vote
-from memeplex.errors import ContextWindowError, UserError
+from memeplex.errors import ContextBudgetError, ContextWindowError, EmptyReplyError, UnknownNameError, UserError
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
-from memeplex.messages import Conversation, Turn, TurnKind
+from memeplex.messages import Conversation, Turn, TurnKind, is_name
 from memeplex.models import Completion, Model, Settings, derive_seed
 from memeplex.models.structured import json_schema
 from memeplex.prompts import Prompt
@@ -28,8 +28,6 @@ __all__ = ["Agent", "Ask", "Layout"]
 
 Layout = Literal["paper", "cached"]
 _LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
-_NAME = re.compile(r"^\[([^\]\n]{1,64})\]:?", re.MULTILINE)
-_MEMORY = re.compile(r"(?:Your memory:\s*)?<memory>.*?(?:</memory>|\Z)\s*", re.DOTALL)
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
@@ -60,7 +58,7 @@ class Agent:
     once for all agents); what fits is decided by Algorithm 1 in both.
 
     Raises:
-        UserError: beside a reply of ``max_tokens``, the model's window has no room for a prompt.
+        UserError: the name is none, or beside a reply of ``max_tokens`` the model's window has no room for a prompt.
     """
 
     def __init__(
@@ -75,6 +73,12 @@ class Agent:
         context_tokens: int | None = None,
         layout: Layout = "cached",
     ) -> None:
+        if not is_name(name):
+            raise UserError(f"{name!a} is no name for an agent", remedy="no spaces, brackets or invisible characters")
+        if layout not in _LAYOUTS:
+            raise UnknownNameError("layout", layout, tuple(_LAYOUTS))
+        if isinstance(memory, str):
+            raise UserError(f"agent {name}: {memory!r} is the name of a memory", remedy=f"create_memory({memory!r})")
         self.name = name
         self.role = role
         self.model = model
@@ -131,11 +135,19 @@ class Agent:
         recollection = await self.memory.retrieve(conversation)
         completion = await self._speak(conversation, recollection, ask, self._call_settings(conversation, ask, 0))
         usage, text = completion.usage, self._spoken(completion, conversation)
-        if ask.output is None and text in {turn.content for turn in conversation.by(self.name)[-2:]}:
-            emit(ReplyRetried(model=self.model.name, purpose=Purpose.ANSWER, reason=f"{self.name} repeats itself"))
+        said = {"", *(turn.content for turn in conversation.by(self.name)[-2:])}
+        if ask.output is None and text in said:
+            reason = f"{self.name} repeats {'itself' if text else 'its memory'}"
+            emit(ReplyRetried(model=self.model.name, purpose=Purpose.ANSWER, reason=reason))
             again = self._call_settings(conversation, ask, 1)
             completion = await self._speak(conversation, recollection, ask, again)
             usage, text = usage + completion.usage, self._spoken(completion, conversation)
+            if not text:
+                error = EmptyReplyError(
+                    f"{self.model.name} gave {self.name} nothing but its memory to say", remedy="use a stronger model"
+                )
+                error.usage = usage
+                raise error
         return self._turn(conversation, ask, text, _plain(completion.output), usage)
 
     async def remember(self, turn: Turn, conversation: Conversation) -> None:
@@ -162,9 +174,13 @@ class Agent:
         self, conversation: Conversation, recollection: Recollection, ask: Ask, settings: Settings
     ) -> Completion[Any]:
         """Ask the model; a prompt that its endpoint calls too long is built again, smaller than it was."""
-        budget, refusals = self.context_tokens, 0
+        budget, refused = self.context_tokens, list[ContextWindowError]()
         while True:
-            context = await self._context(conversation, recollection, ask, budget)
+            try:
+                context = await self._context(conversation, recollection, ask, budget)
+            except ContextBudgetError as error:
+                # After a refusal, what is too small is not the budget that was asked for, but the endpoint's window.
+                raise (refused[0] if refused else error) from None
             messages = _LAYOUTS[self.layout].messages(
                 name=self.name,
                 role=self.role,
@@ -176,9 +192,9 @@ class Agent:
             )
             try:
                 return await self.model.generate(messages, ask.output, settings)
-            except ContextWindowError:
-                refusals += 1
-                if refusals > 3:
+            except ContextWindowError as error:
+                refused.append(error)
+                if len(refused) > 3:
                     raise
                 size = await self.model.count("\n".join(message["content"] for message in messages))
                 before, budget = budget, int(min(budget, size) * _SHRINK)
@@ -241,18 +257,10 @@ class Agent:
         )
 
     def _spoken(self, completion: Completion[Any], conversation: Conversation) -> str:
-        """The reply without a name in front, without the lines in which a model goes on to speak for others, and
-        without the block of memory that small models copy from their prompt: nobody else is to see it."""
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
         names = {*self._members, *(turn.speaker for turn in conversation.turns)}
-        said = _MEMORY.sub("", completion.text).strip() or completion.text.strip()
-        if (front := _NAME.match(said)) and front[1] in names:
-            said = said[front.end() :].lstrip() or said
-        for line in _NAME.finditer(said):
-            if line.start() and line[1] in names:
-                return said[: line.start()].rstrip()
-        return said
+        return own_words(completion.text, names=names, agent=self.name)
 
     def _turn(self, conversation: Conversation, ask: Ask, text: str, data: Any, usage: Usage) -> Turn:
         purpose = Purpose.VOTE if ask.kind is TurnKind.VOTE else Purpose.ANSWER

@@ -144,9 +144,9 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
     settings = load_settings()
     spec = overrides.applied(read_team(team), settings)
     text = _input() if task == "-" else task if task is not None else spec.task
+    text = Task(text=text).text
     if not text.strip():
         raise UserError(f"team {spec.name} was given no task", remedy=f"memeplex run {shlex.quote(team)} 'WHAT TO DO'")
-    text = Task(text=text).text
     job = Job(
         settings=settings,
         spec=spec.model_copy(update={"task": text}),
@@ -165,7 +165,13 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
 
 def _input() -> str:
     # Python has no standard input where whoever started it has closed that.
-    return sys.stdin.read() if sys.stdin else ""
+    if not sys.stdin:
+        return ""
+    raw = getattr(sys.stdin, "buffer", None)
+    try:
+        return raw.read().decode("utf-8") if raw else sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UserError("the task on standard input is not UTF-8 text", remedy="convert it, with iconv") from error
 
 
 def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:

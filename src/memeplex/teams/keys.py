@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from memeplex.agents import Layout
 from memeplex.memory.template import Slot
+from memeplex.messages import is_name
 from memeplex.teams.termination import Flagged, MaxTokens, MaxTurns, Stalled, Termination
 
 __all__ = ["AgentSpec", "Kind", "TeamSpec", "TerminationSpec"]
@@ -39,6 +40,13 @@ class AgentSpec(_Spec):
     slots: list[Slot] = Field(default_factory=list)
     max_tokens: int | None = Field(default=None, ge=8)
     temperature: float | None = Field(default=None, ge=0, le=2)
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError("a name has no spaces, brackets or invisible characters")
+        return name
 
     @field_validator("slots")
     @classmethod

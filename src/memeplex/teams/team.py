@@ -92,6 +92,8 @@ class Team:
         """
         from memeplex import __version__
 
+        if not -(2**63) <= seed < 2**63:
+            raise UserError(f"seed {seed} is too large", remedy="give one of 64 bits")
         run = Run(
             id=run_id or new_run_id(),
             team=self.name,
@@ -118,6 +120,11 @@ class Team:
         with store.lock(run.id):
             run = await store.run(run.id)
             turns, versions = await store.turns(run.id), await store.versions(run.id)
+            if strange := {turn.speaker for turn in turns if turn.model} - {agent.name for agent in self.agents}:
+                raise UserError(
+                    f"run {run.id} is not of this team: {', '.join(sorted(strange))} spoke in it",
+                    remedy="resume it with the agents that it began with",
+                )
             session = _Session(self, run, store, turns, versions)
             if run.status == "finished":
                 return session.result(run.outcome)
@@ -154,24 +161,27 @@ class _Session:
             )
             for agent in team.agents
         }
-        self.updates: dict[str, asyncio.Task[None]] = {}
+        self.updates: dict[str, asyncio.Task[Any]] = {}
 
     async def play(self, stop: Callable[[], bool]) -> RunResult:
         """The loop, and a word in the store on how it ended."""
         names = tuple(self.agents)
         task, turns = self.run.task.text, len(self.conversation.turns)
-        emit(RunStarted(run=self.run.id, team=self.team.name, task=task, agents=names, turns=turns))
         status, outcome = "failed", None
         try:
+            emit(RunStarted(run=self.run.id, team=self.team.name, task=task, agents=names, turns=turns))
             outcome = await self._turns(stop)
             status = "finished" if outcome else "interrupted"
         except asyncio.CancelledError:
             status = "interrupted"
             raise
         finally:
-            await self._abandon()
-            if self.store is not None:
-                await self.store.end_run(self.run.id, status, outcome)
+            try:
+                await self._abandon()
+            finally:
+                if self.store is not None:
+                    # Written to its end, however often the run is cancelled.
+                    await asyncio.shield(self.store.end_run(self.run.id, status, outcome))
         if outcome is not None:
             emit(RunFinished(run=self.run.id, outcome=outcome))
         return self.result(outcome)
@@ -183,7 +193,8 @@ class _Session:
         )
 
     async def _turns(self, stop: Callable[[], bool]) -> Outcome | None:
-        await self._catch_up()
+        if not await self._catch_up(stop):
+            return None
         reason = ""
         while not (reason := self.team.termination.reached(self.conversation)):
             if stop():
@@ -239,11 +250,25 @@ class _Session:
             if not self.team.overlap:
                 await self._settle(turn.speaker)
 
-    async def _catch_up(self) -> None:
-        """Make up the memory updates that an earlier process did not live to finish."""
-        for turn in tuple(self.conversation.turns):
-            if turn.kind is TurnKind.MESSAGE:
-                await self.agents[turn.speaker].remember(turn, self.conversation.before(turn))
+    async def _catch_up(self, stop: Callable[[], bool]) -> bool:
+        """Make up the memory updates that an earlier process did not live to finish, each agent's in their order.
+
+        False when it was stopped before the end.
+        """
+
+        async def agent(name: str) -> bool:
+            for turn in self.conversation.by(name):
+                if turn.kind is TurnKind.MESSAGE:
+                    if stop():
+                        return False
+                    await self.agents[name].remember(turn, self.conversation.before(turn))
+            return True
+
+        updates = [asyncio.create_task(agent(name)) for name in self.agents]
+        self.updates = dict(zip(self.agents, updates, strict=True))
+        done = [await update for update in updates]
+        self.updates.clear()
+        return all(done)
 
     async def _settle(self, *names: str) -> None:
         for name in names:

@@ -1,0 +1,31 @@
+"""What of a reply is its agent's own to say."""
+
+import re
+from collections.abc import Collection
+
+from memeplex.telemetry import ReplyCut, emit
+
+__all__ = ["own_words"]
+
+_NAME = re.compile(r"^\[([^\]\n]{1,64})\]:?", re.MULTILINE)
+_MEMORY = re.compile(
+    r"(?:Your memory:\s*)?<\s*memory\b[^>]*>.*?(?:<\s*/\s*memory\s*>|\Z)\s*|\A.*?<\s*/\s*memory\s*>\s*",
+    re.DOTALL | re.I,
+)
+
+
+def own_words(text: str, *, names: Collection[str], agent: str) -> str:
+    """The reply without a name in front, and without the lines in which a model goes on to speak for others.
+
+    The block of memory that small models copy from their prompt goes too: nobody else is to see it. If a reply is
+    nothing else, nothing is left.
+    """
+    said = _MEMORY.sub("", text).strip()
+    if (front := _NAME.match(said)) and front[1] in names:
+        said = said[front.end() :].lstrip() or said
+    for line in _NAME.finditer(said):
+        if line.start() and line[1] in names:
+            kept = said[: line.start()].rstrip()
+            emit(ReplyCut(agent=agent, reason=f"it speaks for {line[1]}", before=len(said), after=len(kept)))
+            return kept
+    return said

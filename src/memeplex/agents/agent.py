@@ -6,7 +6,7 @@ Source: Intrinsic Memory Agents, section 3.1: A_n = {R_n, M_n, LLM_n}; the model
 import copy
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ __all__ = ["Agent", "Ask", "Layout"]
 Layout = Literal["paper", "cached"]
 _LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
 _NAME = re.compile(r"^\[([^\]\n]{1,64})\]:?", re.MULTILINE)
-_MEMORY = re.compile(r"(?:Your memory:\s*)?<memory>.*?(?:</memory>|\Z)\s*", re.DOTALL)
+_MEMORY = re.compile(r"(?:Your memory:\s*)?<(memory|experience)>.*?(?:</\1>|\Z)\s*", re.DOTALL)
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
@@ -104,18 +104,20 @@ class Agent:
         seed: int = 0,
         run: str = "",
         team: str = "",
-        members: Sequence[str] = (),
+        members: Mapping[str, str] | None = None,
         store: Store | None = None,
+        conversation: Conversation | None = None,
     ) -> "Agent":
         """This agent in one run: with a memory of its own, or with the one it had when the run was broken off.
 
-        ``members`` are the names of all agents; a reply in which this one goes on to speak for another is cut there.
+        ``members`` are all agents with their roles; a reply in which this one goes on to speak for another is cut
+        there. ``conversation`` is the transcript, which its memory may look back on when the task is over.
         """
         entered = copy.copy(self)
-        scope = self._scope(record, versions, seed)
-        entered.memory = self.settings.open(replace(scope, run=run, team=team, members=tuple(members), store=store))
+        scope = replace(self._scope(record, versions, seed), run=run, team=team, members=dict(members or {}))
+        entered.memory = self.settings.open(replace(scope, store=store, conversation=conversation))
         entered._seed = seed
-        entered._members = (self.name, *members)
+        entered._members = (self.name, *scope.members)
         entered._sizes = []
         return entered
 
@@ -242,7 +244,7 @@ class Agent:
 
     def _spoken(self, completion: Completion[Any], conversation: Conversation) -> str:
         """The reply without a name in front, without the lines in which a model goes on to speak for others, and
-        without the block of memory that small models copy from their prompt: nobody else is to see it."""
+        without the blocks of memory that small models copy from their prompt: nobody else is to see it."""
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
         names = {*self._members, *(turn.speaker for turn in conversation.turns)}

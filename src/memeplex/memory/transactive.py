@@ -6,6 +6,7 @@ these, so that a task taken in twice counts once and a forgotten one no longer.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -197,24 +198,35 @@ def _suggestion(members: Sequence[Expert], seen: Mapping[tuple[str, ...], TeamPa
 async def assign_roles(
     archive: Archive, owners: Sequence[str], parts: Mapping[str, str], *, agents: Collection[str] = ()
 ) -> dict[str, Expert]:
-    """Who should take which part of a task, by the parts' descriptions; the surest choice first.
+    """Who should take which part of a task, by the parts' descriptions, so that the scores are best in all.
 
     Nobody gets a second part before everybody has one. An agent of whom nothing is known has an even chance.
     """
-    shown = set(agents) or set(await profiles(archive, owners))
-    ranked: list[tuple[float, str, Expert]] = []
+    names = sorted(set(agents) or await profiles(archive, owners))
+    scored: dict[str, dict[str, Expert]] = {}
     for part, description in parts.items():
         known = {expert.agent: expert for expert in await experts(archive, owners, description)}
-        ranked += [(-(e := known.get(name, Expert(name, 0.5, 0, 0, ()))).score, part, e) for name in shown]
-    ranked.sort(key=lambda choice: (choice[0], choice[1], choice[2].agent))
-    assigned: dict[str, Expert] = {}
-    free = set(shown)
-    while ranked and len(assigned) < len(parts):
-        free = free or set(shown)
-        _, part, expert = next(one for one in ranked if one[2].agent in free and one[1] not in assigned)
-        assigned[part] = expert
-        free.discard(expert.agent)
-    return {part: assigned[part] for part in parts if part in assigned}
+        scored[part] = {name: known.get(name, Expert(name, 0.5, 0, 0, ())) for name in names}
+    surest = sorted(names, key=lambda name: -max(one[name].score for one in scored.values()))
+    return {part: scored[part][name] for part, name in _best_match(scored, sorted(surest[:_POOL])).items()}
+
+
+def _best_match(scored: Mapping[str, Mapping[str, Expert]], names: Sequence[str]) -> dict[str, str]:
+    parts = list(scored)
+
+    @cache
+    def best(place: int, busy: frozenset[str]) -> tuple[float, tuple[str, ...]]:
+        if place == len(parts) or not names:
+            return 0.0, ()
+        busy = busy if len(busy) < len(names) else frozenset()
+        found: list[tuple[float, tuple[str, ...]]] = []
+        for name in names:
+            if name not in busy:
+                total, rest = best(place + 1, busy | {name})
+                found.append((scored[parts[place]][name].score + total, (name, *rest)))
+        return max(found, key=lambda choice: choice[0])
+
+    return dict(zip(parts, best(0, frozenset())[1], strict=False))
 
 
 async def planner_text(

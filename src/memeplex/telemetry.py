@@ -15,6 +15,7 @@ from memeplex.usage import Ledger, Purpose, Usage
 
 __all__ = [
     "ContextCut",
+    "EmbeddingFailed",
     "Event",
     "MemoryConsolidated",
     "MemoryUpdated",
@@ -102,7 +103,8 @@ class TemplateMade(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextCut(Event):
-    """Something did not fit the context budget. ``what``: memory condensed, memory cut, turn cut, window."""
+    """Something did not fit the context budget. ``what``: memory condensed, memory cut, turn cut, experience,
+    window."""
 
     agent: str
     what: str
@@ -145,6 +147,14 @@ class TextCut(Event):
     embedder: str
     before: int
     after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingFailed(Event):
+    """An embedder gave no vectors: what was to be kept or found is kept or found by its words alone."""
+
+    embedder: str
+    cause: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,12 +5,13 @@ Source: Intrinsic Memory Agents, section 3.1: A_n = {R_n, M_n, LLM_n}; the model
 
 import copy
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from memeplex.agents.ask import Ask
 from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed
 from memeplex.agents.reply import own_words
 from memeplex.autonoms import cast_vote
@@ -24,30 +25,13 @@ from memeplex.storage import MemoryVersion, Store
 from memeplex.telemetry import ContextCut, ReplyRetried, emit
 from memeplex.usage import Ledger, Purpose, Usage
 
-__all__ = ["Agent", "Ask", "Layout"]
+__all__ = ["Agent", "Layout"]
 
 Layout = Literal["paper", "cached"]
 _LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What an agent is given the floor for. ``flag`` and ``content`` are for turns that no model writes."""
-
-    speaker: str
-    kind: TurnKind = TurnKind.MESSAGE
-    stage: str = ""
-    instruction: str = "Say what you have to say next."
-    output: type[BaseModel] | None = None
-    max_tokens: int | None = None
-    proposal: str = ""
-    criteria: tuple[str, ...] = ()
-    flag: str = ""
-    content: str = ""
-    usage: Ledger = field(default_factory=Ledger)
 
 
 class Agent:
@@ -108,18 +92,20 @@ class Agent:
         seed: int = 0,
         run: str = "",
         team: str = "",
-        members: Sequence[str] = (),
+        members: Mapping[str, str] | None = None,
         store: Store | None = None,
+        conversation: Conversation | None = None,
     ) -> "Agent":
         """This agent in one run: with a memory of its own, or with the one it had when the run was broken off.
 
-        ``members`` are the names of all agents; a reply in which this one goes on to speak for another is cut there.
+        ``members`` are all agents with their roles; a reply in which this one goes on to speak for another is cut
+        there. ``conversation`` is the transcript, which its memory may look back on when the task is over.
         """
         entered = copy.copy(self)
-        scope = self._scope(record, versions, seed)
-        entered.memory = self.settings.open(replace(scope, run=run, team=team, members=tuple(members), store=store))
+        scope = replace(self._scope(record, versions, seed), run=run, team=team, members=dict(members or {}))
+        entered.memory = self.settings.open(replace(scope, store=store, conversation=conversation))
         entered._seed = seed
-        entered._members = (self.name, *members)
+        entered._members = (self.name, *scope.members)
         entered._sizes = []
         return entered
 

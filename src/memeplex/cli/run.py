@@ -50,7 +50,7 @@ class Overrides:
         agents: dict[str, Any] = {}
         if self.model is not None:
             agents["model"] = None
-        if changes.get("memory", {}).get("kind") == "none":
+        if changes.get("memory") == {"kind": "none"}:
             agents["memory"] = None
         changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
         return _tempered(spec.model_copy(update=changes), settings)
@@ -61,7 +61,7 @@ class Overrides:
             changes["model"] = self.model
         if self.memory is not None:
             changes["memory"] = parse_memory(self.memory)
-            if "template" in changes["memory"]:
+            if any("template" in part for part in _parts(changes["memory"])):
                 # A memory asked for with its template is meant so, whatever the team says of templates.
                 changes["template"] = None
         if self.topology is not None:
@@ -77,12 +77,20 @@ class Overrides:
         return changes
 
 
-def _shared(memory: Any, topology: str) -> dict[str, Any]:
+def _parts(memory: Any) -> list[dict[str, Any]]:
+    """A memory as the list of the designs that it is made of."""
+    listed = memory if isinstance(memory, list) else [memory]
+    return [{"kind": part} if isinstance(part, str) else dict(part) for part in listed]
+
+
+def _shared(memory: Any, topology: str) -> list[dict[str, Any]]:
     """A memory with its topology."""
-    settings = {"kind": memory} if isinstance(memory, str) else dict(memory)
-    if not takes(settings["kind"], "topology"):
-        raise UserError(f"memory {settings['kind']} has no topology", remedy="--memory lifelong")
-    return {**settings, "topology": topology}
+    parts = _parts(memory)
+    if not any(takes(part["kind"], "topology") for part in parts):
+        raise UserError(
+            f"memory {'+'.join(part['kind'] for part in parts)} has no topology", remedy="--memory lifelong"
+        )
+    return [{**part, "topology": topology} if takes(part["kind"], "topology") else part for part in parts]
 
 
 def _tempered(spec: TeamSpec, settings: Settings) -> TeamSpec:

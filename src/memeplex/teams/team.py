@@ -148,7 +148,7 @@ class _Session:
         self.cast = team._cast(run.seed)
         self.conversation = Conversation(run.task, turns)
         self.versions = list(versions)
-        names = [agent.name for agent in team.agents]
+        roles = {agent.name: agent.role for agent in team.agents}
         self.agents = {
             agent.name: agent.enter(
                 record=self._record,
@@ -156,8 +156,9 @@ class _Session:
                 seed=run.seed,
                 run=run.id,
                 team=team.name,
-                members=names,
+                members=roles,
                 store=store,
+                conversation=self.conversation,
             )
             for agent in team.agents
         }

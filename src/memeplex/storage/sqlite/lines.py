@@ -46,7 +46,7 @@ def exported(db: sqlite3.Connection, owner: str | None) -> list[str]:
 def export_line(db: sqlite3.Connection, record_id: str) -> str:
     """A record's line."""
     line = Line(format=FORMAT, history=tuple(history(db, record_id)))
-    return json.dumps(line.model_dump(mode="json"), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return json.dumps(line.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
 
 def read_line(number: int, line: str) -> Line:

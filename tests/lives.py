@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from memeplex.memory.base import MemorySettings
 from memeplex.memory.episodes import Episode, as_episode
 from memeplex.memory.lifelong import LifelongMemory
 from memeplex.memory.procedures import Procedure, as_procedure
-from memeplex.messages import Conversation, Outcome, Task, Turn
+from memeplex.messages import Conversation, Outcome, Task, Turn, utc_now
 from memeplex.models import ChatMessage, Model, Settings
 from memeplex.storage import Record, Store
 from memeplex.storage.sqlite import SQLiteStore
@@ -146,16 +146,16 @@ async def opened(path: Path) -> AsyncIterator[SQLiteStore]:
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that can be put forward."""
 
     def __init__(self) -> None:
-        self.now = datetime.now(UTC)
+        self.ahead = timedelta()
 
     def __call__(self) -> datetime:
-        return self.now
+        return utc_now() + self.ahead
 
     def tick(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
+        self.ahead += timedelta(seconds=seconds)
 
 
 __all__ = [

@@ -29,6 +29,8 @@ _LONGEST = 500
 _CANDIDATES = 50
 _AGES = 200
 """Episodes that are looked at to tell how many tasks ago one was; older ones are of no age that counts."""
+_SHORTEST = 24
+"""Characters of a line that is not cut any more, but left out; the last one left is cut further."""
 _WORTH = 8
 """Tokens below which the beginning of a block says nothing."""
 
@@ -112,10 +114,15 @@ def _fitted(blocks: Sequence[str], room: int, *, cut_last: bool = False) -> list
 def _cut(shown: Sequence[str], block: str, room: int) -> list[str]:
     if room - _size(shown) < _WORTH:
         return []
-    while block and _size([*shown, f"{block} …"]) > room:
-        # Whole lines go first, so that what is left says what it said.
-        block = block.rpartition("\n")[0] if block.count("\n") > 1 else block[: len(block) * 7 // 8].rstrip()
-    return [f"{block} …"] if block else []
+    lines = block.splitlines()
+    while lines and _size([*shown, "\n".join(lines)]) > room:
+        # The longest line gives way first, so that a long task does not push out what was learnt from it.
+        i = max(range(len(lines)), key=lambda place: len(lines[place]))
+        if len(lines[i]) <= (_SHORTEST if len(lines) > 1 else 2):
+            lines.pop()
+        else:
+            lines[i] = f"{lines[i].rstrip('…')[: len(lines[i]) * 7 // 8 - 1].rstrip()}…"
+    return ["\n".join(lines)] if lines else []
 
 
 def _size(blocks: Sequence[str]) -> int:

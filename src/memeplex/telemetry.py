@@ -15,7 +15,9 @@ from memeplex.usage import Ledger, Purpose, Usage
 
 __all__ = [
     "ContextCut",
+    "EmbeddingFailed",
     "Event",
+    "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
     "ReplyCut",
@@ -80,6 +82,17 @@ class MemoryUpdated(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryConsolidated(Event):
+    """What became of the work on a lifelong memory after a task. ``status``: done or failed."""
+
+    agent: str
+    job: str
+    status: str
+    cause: str = ""
+    usage: Ledger = field(default_factory=Ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
 class TemplateMade(Event):
     """An agent's model has written the template of its memory."""
 
@@ -90,7 +103,8 @@ class TemplateMade(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextCut(Event):
-    """Something did not fit the context budget. ``what``: memory condensed, memory cut, turn cut, window."""
+    """Something did not fit the context budget. ``what``: memory condensed, memory cut, turn cut, experience,
+    window."""
 
     agent: str
     what: str
@@ -133,6 +147,14 @@ class TextCut(Event):
     embedder: str
     before: int
     after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingFailed(Event):
+    """An embedder gave no vectors: what was to be kept or found is kept or found by its words alone."""
+
+    embedder: str
+    cause: str
 
 
 @dataclass(frozen=True, kw_only=True)

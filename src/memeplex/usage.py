@@ -18,6 +18,8 @@ class Purpose(StrEnum):
     MEMORY_UPDATE = "memory update"
     PROBE = "probe"
     EMBEDDING = "embedding"
+    LESSON = "lesson"
+    CONSOLIDATION = "consolidation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,14 @@ Source: Intrinsic Memory Agents, section 3.1: A_n = {R_n, M_n, LLM_n}; the model
 
 import copy
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from memeplex.agents.context import SHARE, Context, construct_context, printed
+from memeplex.agents.ask import Ask
+from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed
 from memeplex.agents.reply import own_words
 from memeplex.autonoms import cast_vote
 from memeplex.errors import ContextBudgetError, ContextWindowError, EmptyReplyError, UnknownNameError, UserError
@@ -20,34 +21,17 @@ from memeplex.messages import Conversation, Turn, TurnKind, is_name
 from memeplex.models import Completion, Model, Settings, derive_seed
 from memeplex.models.structured import json_schema
 from memeplex.prompts import Prompt
-from memeplex.storage import MemoryVersion
+from memeplex.storage import MemoryVersion, Store
 from memeplex.telemetry import ContextCut, ReplyRetried, emit
 from memeplex.usage import Ledger, Purpose, Usage
 
-__all__ = ["Agent", "Ask", "Layout"]
+__all__ = ["Agent", "Layout"]
 
 Layout = Literal["paper", "cached"]
 _LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What an agent is given the floor for. ``flag`` and ``content`` are for turns that no model writes."""
-
-    speaker: str
-    kind: TurnKind = TurnKind.MESSAGE
-    stage: str = ""
-    instruction: str = "Say what you have to say next."
-    output: type[BaseModel] | None = None
-    max_tokens: int | None = None
-    proposal: str = ""
-    criteria: tuple[str, ...] = ()
-    flag: str = ""
-    content: str = ""
-    usage: Ledger = field(default_factory=Ledger)
 
 
 class Agent:
@@ -97,7 +81,7 @@ class Agent:
         self.settings = memory or create_memory("intrinsic")
         self.memory: Memory = create_memory("none").open(self._scope(_forget, (), 0))
         self._seed = 0
-        self._team: tuple[str, ...] = (name,)
+        self._members: tuple[str, ...] = (name,)
         self._sizes: list[int] = []
 
     def enter(
@@ -106,16 +90,22 @@ class Agent:
         record: Callable[[MemoryVersion], Awaitable[None]],
         versions: Sequence[MemoryVersion] = (),
         seed: int = 0,
-        team: Sequence[str] = (),
+        run: str = "",
+        team: str = "",
+        members: Mapping[str, str] | None = None,
+        store: Store | None = None,
+        conversation: Conversation | None = None,
     ) -> "Agent":
         """This agent in one run: with a memory of its own, or with the one it had when the run was broken off.
 
-        ``team`` are the names of all agents; a reply in which this one goes on to speak for another is cut there.
+        ``members`` are all agents with their roles; a reply in which this one goes on to speak for another is cut
+        there. ``conversation`` is the transcript, which its memory may look back on when the task is over.
         """
         entered = copy.copy(self)
-        entered.memory = self.settings.open(self._scope(record, versions, seed))
+        scope = replace(self._scope(record, versions, seed), run=run, team=team, members=dict(members or {}))
+        entered.memory = self.settings.open(replace(scope, store=store, conversation=conversation))
         entered._seed = seed
-        entered._team = (self.name, *team)
+        entered._members = (self.name, *scope.members)
         entered._sizes = []
         return entered
 
@@ -181,6 +171,7 @@ class Agent:
                 name=self.name,
                 role=self.role,
                 task=conversation.task.text,
+                background=context.memory.background,
                 memory=context.memory.text,
                 turns=context.turns,
                 instruction=ask.instruction,
@@ -199,16 +190,12 @@ class Agent:
         heard = conversation.heard
         for turn in heard[len(self._sizes) :]:
             self._sizes.append(await self.model.count(printed(turn)))
-        bare = _LAYOUTS[self.layout].messages(
-            name=self.name,
-            role=self.role,
-            task=conversation.task.text,
-            memory=" ",
-            turns=[{"speaker": "", "content": ""}],
-            instruction=ask.instruction,
-        )
-        schema = json.dumps(json_schema(ask.output)) if ask.output else ""
-        fixed = _MARGIN + await self.model.count("\n".join([*(message["content"] for message in bare), schema]))
+        fixed = await self._fixed(conversation, recollection.background, ask)
+        if recollection.background and budget - fixed < LEAST:
+            # The task comes first: what earlier tasks have to say must not keep it out.
+            bare = await self._fixed(conversation, "", ask)
+            emit(ContextCut(agent=self.name, what="experience", before=fixed - bare, after=0))
+            recollection, fixed = Recollection(recollection.blocks), bare
         return await construct_context(
             agent=self.name,
             fixed=fixed,
@@ -219,6 +206,20 @@ class Agent:
             stepped=await self._step_room(conversation, budget),
             count=self.model.count,
         )
+
+    async def _fixed(self, conversation: Conversation, background: str, ask: Ask) -> int:
+        """Tokens of all but memory and turns."""
+        bare = _LAYOUTS[self.layout].messages(
+            name=self.name,
+            role=self.role,
+            task=conversation.task.text,
+            background=background,
+            memory=" ",
+            turns=[{"speaker": "", "content": ""}],
+            instruction=ask.instruction,
+        )
+        schema = json.dumps(json_schema(ask.output)) if ask.output else ""
+        return _MARGIN + await self.model.count("\n".join([*(message["content"] for message in bare), schema]))
 
     async def _step_room(self, conversation: Conversation, budget: int) -> int | None:
         """The size of a window that moves in steps. It depends on task and budget alone, not on who speaks."""
@@ -244,7 +245,7 @@ class Agent:
     def _spoken(self, completion: Completion[Any], conversation: Conversation) -> str:
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
-        names = {*self._team, *(turn.speaker for turn in conversation.turns)}
+        names = {*self._members, *(turn.speaker for turn in conversation.turns)}
         return own_words(completion.text, names=names, agent=self.name)
 
     def _turn(self, conversation: Conversation, ask: Ask, text: str, data: Any, usage: Usage) -> Turn:

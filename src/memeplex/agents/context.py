@@ -6,7 +6,7 @@ memory is condensed, then cut between its blocks, then the turn is shortened, an
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memeplex.errors import ContextBudgetError
 from memeplex.memory import Recollection, condense
@@ -111,7 +111,7 @@ async def _smaller(agent: str, memory: Recollection, size: int, room: int, count
         now = await count("\n".join(blocks))
         if now <= room:
             emit(ContextCut(agent=agent, what="memory condensed", before=size, after=now))
-            return Recollection(tuple(blocks))
+            return replace(memory, blocks=tuple(blocks))
         target = target * room // now
     while len(blocks) > 1 and now > room:
         blocks.pop(0)
@@ -120,7 +120,7 @@ async def _smaller(agent: str, memory: Recollection, size: int, room: int, count
         blocks[0] = blocks[0][: len(blocks[0]) * 3 // 4]
         now = await count(blocks[0])
     emit(ContextCut(agent=agent, what="memory cut", before=size, after=now))
-    return Recollection(tuple(blocks))
+    return replace(memory, blocks=tuple(blocks))
 
 
 async def _shortened(agent: str, turn: Turn, size: int, room: int, count: Count) -> Turn:

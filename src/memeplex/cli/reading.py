@@ -14,18 +14,18 @@ __all__ = ["find_run", "read_store"]
 T = TypeVar("T")
 
 
-def read_store(given: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
-    """What ``work`` finds in the store.
+def read_store(given: str | None, work: Callable[[Store], Awaitable[T]], *, make: bool = False) -> T:
+    """What ``work`` finds in the store; with ``make``, in a new one if there is none.
 
     Raises:
         StorageError: it cannot be read, or the one asked for is not there.
     """
-    return asyncio.run(_read(given, work))
+    return asyncio.run(_read(given, work, make))
 
 
-async def _read(given: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
+async def _read(given: str | None, work: Callable[[Store], Awaitable[T]], make: bool) -> T:
     url = load_settings().store(given)
-    if _missing(url):
+    if not make and _missing(url):
         if given is not None:
             raise StorageError(f"there is no store at {given}", remedy="check --store")
         say(f"there is no store yet; the first run makes one at {url}")

@@ -17,7 +17,7 @@ from memeplex.cli.models import fetch_missing
 from memeplex.cli.report import Report, print_report, stored_result
 from memeplex.cli.view import open_view
 from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunLockedError, StorageError, UserError
-from memeplex.memory import parse_memory
+from memeplex.memory import parse_memory, takes
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel
 from memeplex.storage import Run, Store, opened_store
@@ -37,6 +37,7 @@ class Overrides:
     model: str | None = None
     memory: str | None = None
     template: Literal["generic", "generated", "manual"] | None = None
+    topology: Literal["local", "shared", "hybrid"] | None = None
     max_turns: int | None = None
     layout: Literal["paper", "cached"] | None = None
     sequential: bool = False
@@ -49,7 +50,7 @@ class Overrides:
         agents: dict[str, Any] = {}
         if self.model is not None:
             agents["model"] = None
-        if changes.get("memory", {}).get("kind") == "none":
+        if changes.get("memory") == {"kind": "none"}:
             agents["memory"] = None
         changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
         return _tempered(spec.model_copy(update=changes), settings)
@@ -60,9 +61,11 @@ class Overrides:
             changes["model"] = self.model
         if self.memory is not None:
             changes["memory"] = parse_memory(self.memory)
-            if "template" in changes["memory"]:
+            if any("template" in part for part in _parts(changes["memory"])):
                 # A memory asked for with its template is meant so, whatever the team says of templates.
                 changes["template"] = None
+        if self.topology is not None:
+            changes["memory"] = _shared(changes.get("memory", spec.memory), self.topology)
         if self.template is not None:
             changes["template"] = self.template
         if self.max_turns is not None:
@@ -72,6 +75,22 @@ class Overrides:
         if self.sequential:
             changes["overlap"] = False
         return changes
+
+
+def _parts(memory: Any) -> list[dict[str, Any]]:
+    """A memory as the list of the designs that it is made of."""
+    listed = memory if isinstance(memory, list) else [memory]
+    return [{"kind": part} if isinstance(part, str) else dict(part) for part in listed]
+
+
+def _shared(memory: Any, topology: str) -> list[dict[str, Any]]:
+    """A memory with its topology."""
+    parts = _parts(memory)
+    if not any(takes(part["kind"], "topology") for part in parts):
+        raise UserError(
+            f"memory {'+'.join(part['kind'] for part in parts)} has no topology", remedy="--memory lifelong"
+        )
+    return [{**part, "topology": topology} if takes(part["kind"], "topology") else part for part in parts]
 
 
 def _tempered(spec: TeamSpec, settings: Settings) -> TeamSpec:

@@ -1,21 +1,26 @@
 """The protocol of a memory: retrieve, update, consolidate."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Model
-from memeplex.storage import MemoryVersion
+from memeplex.storage import MemoryVersion, Store
+from memeplex.usage import Ledger
 
 __all__ = ["Memory", "MemoryScope", "MemorySettings", "Recollection"]
 
 
 @dataclass(frozen=True, slots=True)
 class Recollection:
-    """What a memory brings back. A block is what may be dropped whole when space runs out: a slot, a note."""
+    """What a memory brings back. A block is what may be dropped whole when space runs out: a slot, a note.
+
+    ``background`` is from earlier tasks, and stands before the task.
+    """
 
     blocks: tuple[str, ...] = ()
+    background: str = ""
 
     @property
     def text(self) -> str:
@@ -41,8 +46,8 @@ class Memory(Protocol):
         """
         ...
 
-    async def consolidate(self, outcome: Outcome) -> None:
-        """Take in how the task ended."""
+    async def consolidate(self, outcome: Outcome) -> Ledger:
+        """Take in how the task ended; gives what that cost."""
         ...
 
 
@@ -50,7 +55,9 @@ class Memory(Protocol):
 class MemoryScope:
     """Whose memory it is, and what it works with.
 
-    ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns.
+    ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns. ``members``
+    are all agents of the team with their roles, ``store`` is where the run is kept, if it is, and ``conversation`` is
+    the transcript that all of them share, as far as it has come.
     """
 
     agent: str
@@ -59,6 +66,11 @@ class MemoryScope:
     record: Callable[[MemoryVersion], Awaitable[None]]
     versions: Sequence[MemoryVersion] = ()
     seed: int = 0
+    run: str = ""
+    team: str = ""
+    members: Mapping[str, str] = field(default_factory=dict)
+    store: Store | None = None
+    conversation: Conversation | None = None
 
 
 class MemorySettings(Protocol):

@@ -6,8 +6,47 @@ from contextlib import asynccontextmanager
 from memeplex.registry import Registry
 from memeplex.storage.address import file_of
 from memeplex.storage.base import MemoryVersion, Run, Runs, Store
+from memeplex.storage.jobs import Job, Jobs, JobState
+from memeplex.storage.records import (
+    Added,
+    Audit,
+    Change,
+    Found,
+    Hit,
+    Origin,
+    Provenance,
+    Query,
+    Record,
+    Records,
+    Vectors,
+    new_id,
+)
 
-__all__ = ["MemoryVersion", "Run", "Runs", "Store", "file_of", "open_store", "opened_store", "stores"]
+__all__ = [
+    "Added",
+    "Audit",
+    "Change",
+    "Found",
+    "Hit",
+    "Job",
+    "JobState",
+    "Jobs",
+    "MemoryVersion",
+    "Origin",
+    "Provenance",
+    "Query",
+    "Record",
+    "Records",
+    "Run",
+    "Runs",
+    "Store",
+    "Vectors",
+    "file_of",
+    "new_id",
+    "open_store",
+    "opened_store",
+    "stores",
+]
 
 stores = Registry("store", "memeplex.storage", {"sqlite": "memeplex.storage.sqlite:create"})
 """Factories by the scheme of a store's URL: ``(url) -> Store``."""

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memeplex.errors import StorageError
 from memeplex.messages import LedgerField, Outcome, Task, Turn, utc_now
+from memeplex.storage.jobs import Jobs
+from memeplex.storage.records import Records
 from memeplex.usage import Ledger
 
 __all__ = ["MemoryVersion", "Run", "Runs", "Store"]
@@ -74,6 +76,16 @@ class Store(Protocol):
     """
 
     url: str
+
+    @property
+    def records(self) -> Records:
+        """What agents keep beyond a run."""
+        ...
+
+    @property
+    def jobs(self) -> Jobs:
+        """Work that must not get lost."""
+        ...
 
     async def add_run(self, run: Run) -> None:
         """Keep a new run."""

@@ -17,6 +17,7 @@ from memeplex.agents import Agent, Ask
 from memeplex.errors import UserError
 from memeplex.messages import Conversation, Outcome, Task, Turn, TurnKind, utc_now
 from memeplex.storage import MemoryVersion, Run, Store
+from memeplex.teams.judging import judged
 from memeplex.teams.speakers import Cast, RoundRobin, SpeakerPolicy
 from memeplex.teams.termination import MaxTurns, Stalled, Termination
 from memeplex.telemetry import RunFinished, RunStarted, TurnFinished, TurnStarted, emit
@@ -147,9 +148,18 @@ class _Session:
         self.cast = team._cast(run.seed)
         self.conversation = Conversation(run.task, turns)
         self.versions = list(versions)
-        names = [agent.name for agent in team.agents]
+        roles = {agent.name: agent.role for agent in team.agents}
         self.agents = {
-            agent.name: agent.enter(record=self._record, versions=versions, seed=run.seed, team=names)
+            agent.name: agent.enter(
+                record=self._record,
+                versions=versions,
+                seed=run.seed,
+                run=run.id,
+                team=team.name,
+                members=roles,
+                store=store,
+                conversation=self.conversation,
+            )
             for agent in team.agents
         }
         self.updates: dict[str, asyncio.Task[Any]] = {}
@@ -196,10 +206,25 @@ class _Session:
                 break
             await self._turn(ask)
         await self._settle(*self.updates)
-        outcome = self.team.speakers.outcome(self.conversation, reason)
+        outcome = judged(self.conversation, self.team.speakers.outcome(self.conversation, reason))
         for agent in self.agents.values():
-            await agent.memory.consolidate(outcome)
+            if ledger := await agent.memory.consolidate(outcome):
+                await self._consolidated(agent.name, ledger)
         return outcome
+
+    async def _consolidated(self, agent: str, ledger: Ledger) -> None:
+        """The cost of consolidating a memory, kept with its last version."""
+        last = next((version for version in reversed(self.versions) if version.agent == agent), None)
+        version = MemoryVersion(
+            agent=agent,
+            turn=len(self.conversation.turns),
+            version=last.version if last else 0,
+            status="consolidated",
+            content=last.content if last and last.turn >= 0 else {},
+            model=self.team.agents[0].model.name,
+            usage=ledger,
+        )
+        await self._record(version)
 
     async def _turn(self, ask: Ask) -> None:
         index = len(self.conversation.turns)

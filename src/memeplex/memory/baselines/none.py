@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.messages import Conversation, Outcome, Turn
+from memeplex.usage import Ledger
 
 __all__ = ["NoMemory", "NoMemorySettings"]
 
@@ -21,8 +22,9 @@ class NoMemory:
     async def update(self, turn: Turn, conversation: Conversation) -> None:
         """Does nothing."""
 
-    async def consolidate(self, outcome: Outcome) -> None:
+    async def consolidate(self, outcome: Outcome) -> Ledger:
         """Does nothing."""
+        return Ledger()
 
 
 class NoMemorySettings(BaseModel):

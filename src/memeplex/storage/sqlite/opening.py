@@ -9,13 +9,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from memeplex.errors import StorageError, StoreVersionError
-from memeplex.storage.locks import BUSY_SECONDS, guard, make_folder
+from memeplex.storage.sqlite.locks import BUSY_SECONDS, guard, make_folder
 
 __all__ = ["connect"]
 
 _making = threading.Lock()
 _RETRY_SECONDS = 0.01
-_STATE = "select (select user_version from pragma_user_version), (select count(*) from sqlite_master)"
+_STATE = """select (select user_version from pragma_user_version), (select count(*) from sqlite_master),
+ exists (select 1 from sqlite_master where name = 'memory_versions')"""
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
@@ -83,7 +84,7 @@ def _prepared(db: sqlite3.Connection, path: Path | None, *, sealed: bool = False
 
 
 def _bring_up_to_date(db: sqlite3.Connection, path: Path | None, *, sealed: bool) -> None:
-    folder = files("memeplex.storage").joinpath("migrations").iterdir()
+    folder = files("memeplex.storage.sqlite").joinpath("migrations").iterdir()
     scripts = sorted((f for f in folder if f.name.endswith(".sql")), key=lambda f: f.name)
     # Looked at before anything is locked: nothing is left beside a file that is only read, or that is no store.
     if _version(db, path, len(scripts)) == len(scripts):
@@ -103,13 +104,13 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path | None, *, sealed: bool
 
 def _version(db: sqlite3.Connection, path: Path | None, known: int) -> int:
     version: int
-    version, tables = db.execute(_STATE).fetchone()
+    version, tables, ours = db.execute(_STATE).fetchone()
     if version > known:
         raise StoreVersionError(
             f"{path} was written by a newer version of memeplex (schema {version}, known {known})",
             remedy="upgrade memeplex, or choose another store with --store",
         )
-    if version == 0 and tables:
+    if tables and not (version and ours):
         raise StorageError(
             f"store {path}: this is the database of another program", remedy="choose another with --store"
         )

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from filelock import FileLock, Timeout
 
 from memeplex.errors import RunLockedError
-from memeplex.storage.faults import explained
+from memeplex.storage.sqlite.faults import explained
 
 __all__ = ["BUSY_SECONDS", "guard", "make_folder", "run_held", "run_lock"]
 

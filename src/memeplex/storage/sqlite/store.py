@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,13 +17,17 @@ from memeplex.errors import StorageError, UnknownNameError
 from memeplex.messages import Outcome, Task, Turn, utc_now
 from memeplex.storage.address import file_of
 from memeplex.storage.base import MemoryVersion, Run, Runs
-from memeplex.storage.faults import damaged, explained, legible
-from memeplex.storage.locks import run_held, run_lock
-from memeplex.storage.opening import connect
+from memeplex.storage.jobs import Jobs
+from memeplex.storage.records import Records
+from memeplex.storage.sqlite.faults import damaged, explained, legible
+from memeplex.storage.sqlite.locks import run_held, run_lock
+from memeplex.storage.sqlite.opening import connect
 
 __all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
+_ARRAYS = 512 * 2**20
+"""Bytes of vectors held in memory."""
 
 
 class SQLiteStore:
@@ -34,6 +39,20 @@ class SQLiteStore:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="memeplex-store")
         self._open: sqlite3.Connection | None = None
         self._closed = False
+
+    @cached_property
+    def records(self) -> Records:
+        """Its records; loads numpy."""
+        from memeplex.storage.sqlite.records import SQLiteRecords
+
+        return SQLiteRecords(self._call, memory=_ARRAYS)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Its jobs."""
+        from memeplex.storage.sqlite.jobs import SQLiteJobs
+
+        return SQLiteJobs(self._call)
 
     async def add_run(self, run: Run) -> None:
         """Keep a new run."""

@@ -1,0 +1,194 @@
+"""What a team learns over a stream of tasks: ``python bench/learning.py [--model NAME] [--seeds N] [--tasks N]``.
+
+An office takes four kinds of request. Each needs one form and one desk, drawn for each seed, which nobody can guess and
+which the office tells only after an answer: a small model solves a task when the right memory is in its prompt, and not
+otherwise. Three clerks take turns at random, one to a task, so that it matters who shares what with whom.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench.common import interval
+from memeplex import create_model
+from memeplex.agents import Agent, Ask
+from memeplex.memory import create_memory
+from memeplex.messages import Conversation, Outcome, Task
+from memeplex.models import Model
+from memeplex.storage import opened_store
+from memeplex.teams import MaxTurns, Random, Team
+from memeplex.teams.speakers import Cast
+
+REQUESTS = {
+    "change of address": [
+        "I have moved to {street} and want my letters sent there.",
+        "Please note that I now live in {street}.",
+        "Since last week my home is in {street}; what do you need from me?",
+    ],
+    "lost card": [
+        "My library card is gone since I was in {street}.",
+        "I must have dropped my library card near {street}.",
+        "Somebody took my library card in {street}; I need another one.",
+    ],
+    "noise complaint": [
+        "The bar in {street} plays music all night.",
+        "Nobody in {street} can sleep because of the drilling.",
+        "There is shouting in {street} every night, please do something.",
+    ],
+    "building permit": [
+        "I want to put a shed behind my house in {street}.",
+        "May I add a floor to the house in {street}?",
+        "We plan a garage in {street}; what has to be filed?",
+    ],
+}
+STREETS = "Oak Mill Harbour Chapel Garden River Station Market School Forest Castle Orchard".split()
+ASK = (
+    "A citizen writes: '{request}' It is a matter of: {kind}. Which form has to be used, and which desk? "
+    "Answer with the form and the desk only."
+)
+DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "no memory": ("none", {}),
+    "emptied": ("lifelong", {"inject": False}),
+    "episodes only": ("lifelong", {"procedures": False}),
+    "local, N = 5": ("lifelong", {}),
+    "shared, N = 5": ("lifelong", {"topology": "shared"}),
+    "hybrid, N = 5": ("lifelong", {"topology": "hybrid"}),
+    "local, N = 1": ("lifelong", {"every": 1}),
+    "local, N = 3": ("lifelong", {"every": 3}),
+    "local, N = 10": ("lifelong", {"every": 10}),
+}
+
+
+@dataclass(frozen=True)
+class Office:
+    """The rules of one seed, and its stream of tasks."""
+
+    rules: dict[str, tuple[str, str]]
+    tasks: Sequence[Task]
+
+    @classmethod
+    def draw(cls, seed: int, count: int) -> "Office":
+        pick = random.Random(seed)
+        forms = pick.sample([f"{letter}{digit}" for letter in "BCDFGHKLMN" for digit in range(1, 9)], len(REQUESTS))
+        desks = pick.sample(range(1, 10), len(REQUESTS))
+        rules = {kind: (form, str(desk)) for kind, form, desk in zip(REQUESTS, forms, desks, strict=True)}
+        kinds = [list(REQUESTS)[i % len(REQUESTS)] for i in range(count)]
+        pick.shuffle(kinds)
+        tasks = [
+            Task(
+                text=ASK.format(
+                    request=pick.choice(REQUESTS[kind]).format(street=f"{pick.choice(STREETS)} Street"), kind=kind
+                ),
+                data={"type": kind},
+            )
+            for kind in kinds
+        ]
+        return cls(rules, tasks)
+
+    def judge(self, task: Task, answer: str) -> Outcome:
+        """Right form and right desk; the office says so, or what would have been right."""
+        kind = str(task.data["type"])
+        form, desk = self.rules[kind]
+        right = bool(re.search(rf"\b{form}\b", answer, re.I)) and bool(re.search(rf"\bdesk {desk}\b", answer, re.I))
+        told = f"a {kind} needs form {form}, desk {desk}"
+        feedback = f"Accepted: {told}." if right else f"Refused: {told}."
+        return Outcome(status="judged", success=right, reward=float(right), details={"feedback": feedback})
+
+
+class Judged(Random):
+    """Clerks at random, with the office's word on their answers."""
+
+    office: Any = None
+
+    async def select(self, conversation: Conversation, cast: Cast) -> Ask:
+        ask = await super().select(conversation, cast)
+        return replace(ask, instruction="Answer the citizen: which form, and which desk?")
+
+    def outcome(self, conversation: Conversation, reason: str) -> Outcome:
+        said = conversation.heard[-1].content if conversation.heard else ""
+        judged: Outcome = self.office.judge(conversation.task, said)
+        return judged
+
+
+async def stream(model: Model, design: str, seed: int, count: int) -> list[dict[str, Any]]:
+    """One stream: of each task, whether it was solved and what it took in tokens, memory included."""
+    office = Office.draw(seed, count)
+    kind, arguments = DESIGNS[design]
+    memory = create_memory(kind, arguments)
+    agents = [
+        Agent(
+            name,
+            role="You are a clerk of the town's office. Of its forms and desks you know only what is before you.",
+            model=model,
+            memory=memory,
+            max_tokens=24,
+            temperature=0.0,
+            layout="paper",
+        )
+        for name in ("Ada", "Bo", "Cyd")
+    ]
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened_store(f"{folder}/x.db") as store:
+            team = Team(name="office", agents=agents, speakers=Judged(office=office), termination=MaxTurns(1))
+            for number, task in enumerate(office.tasks):
+                result = await team.run(task, store=store, seed=1000 * seed + number)
+                assert result.outcome is not None
+                rows.append(
+                    {
+                        "success": bool(result.outcome.success),
+                        "prompt": result.usage.total.input,
+                        "tokens": result.usage.total.tokens,
+                    }
+                )
+    return rows
+
+
+async def measure(name: str, seeds: int, count: int, designs: Sequence[str]) -> dict[str, Any]:
+    """Success and tokens a task by design: mean over seeds with its interval, and success by tenths of the stream."""
+    model = create_model(name)
+    table: dict[str, Any] = {}
+    try:
+        for design in designs:
+            streams = [await stream(model, design, seed, count) for seed in range(seeds)]
+            shares = [sum(row["success"] for row in rows) / len(rows) for rows in streams]
+            tenth = max(count // 10, 1)
+            curve = [
+                round(sum(row["success"] for rows in streams for row in rows[i : i + tenth]) / (seeds * tenth), 2)
+                for i in range(0, count, tenth)
+            ]
+            tokens = sum(row["tokens"] for rows in streams for row in rows) / (seeds * count)
+            table[design] = {"success": interval(shares), "tokens a task": round(tokens), "curve": curve}
+            print(design, table[design], flush=True)
+    finally:
+        await model.aclose()
+    return table
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="local:qwen2.5-coder-0.5b")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--tasks", type=int, default=40)
+    parser.add_argument("--designs", default=",".join(name.replace(", ", "/") for name in DESIGNS))
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    designs = [name.replace("/", ", ") for name in chosen.designs.split(",")]
+    table = asyncio.run(measure(chosen.model, chosen.seeds, chosen.tasks, designs))
+    if chosen.json:
+        print(json.dumps(table))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -303,7 +303,7 @@ async def test_a_run_is_found_by_a_unique_beginning(store: SQLiteStore) -> None:
         await store.add_run(run(name))
     assert (await store.run("20260101-aa")).id == "20260101-aa"
     assert (await store.run("20260202-a")).id == "20260202-a", "a whole id is found though another begins with it"
-    with pytest.raises(UnknownNameError, match="no single run"):
+    with pytest.raises(UserError, match="several runs begin with"):
         await store.run("20260101")
     for name in ("2027", "%", "_0260101-aa", "20260101-aA"):
         with pytest.raises(UnknownNameError, match="no run") as caught:

@@ -22,6 +22,8 @@ def own_words(text: str, *, names: Collection[str], agent: str) -> str:
     nothing else, nothing is left.
     """
     said = _MEMORY.sub("", text).strip()
+    # A label of its own in the middle says nothing, and what follows it is its own.
+    said = _NAME.sub(lambda found: "" if found[1] == agent else found[0], said).strip() or said
     if (front := _NAME.match(said)) and front[1] in names:
         said = said[front.end() :].lstrip() or said
     for line in _NAME.finditer(said):

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memeplex.errors import StorageError, UnknownNameError
+from memeplex.errors import StorageError, UnknownNameError, UserError
 from memeplex.messages import Outcome, Task, Turn, utc_now
 from memeplex.storage.address import file_of
 from memeplex.storage.base import MemoryVersion, Run, Runs
@@ -89,9 +89,12 @@ class SQLiteStore:
             "select * from runs where substr(id, 1, length(?1)) = ?1 order by id = ?1 desc limit 2",
             (run_id,),
         )
-        if not rows or (len(rows) > 1 and rows[0]["id"] != run_id):
-            what = "run" if not rows else "single run"
-            raise UnknownNameError(what, run_id, remedy="memeplex runs lists what this store holds")
+        if len(rows) > 1 and rows[0]["id"] != run_id:
+            raise UserError(
+                f"several runs begin with {run_id!r}", remedy="give more of the id; memeplex runs lists them"
+            )
+        if not rows:
+            raise UnknownNameError("run", run_id, remedy="memeplex runs lists what this store holds")
         return self._run(rows[0])
 
     async def add_turn(self, run_id: str, turn: Turn) -> None:

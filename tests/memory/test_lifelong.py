@@ -226,7 +226,7 @@ async def test_nothing_is_kept_without_a_store_and_that_is_said_at_once() -> Non
     "lesson",
     [
         "Role of A.",
-        "Write one to three lessons for those who will do a task like it, each a concrete action.",
+        "One to three lessons, each a concrete action or next step.",
         "Ask zed before the next step of: Pay invoice number 1",
     ],
 )

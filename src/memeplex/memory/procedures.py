@@ -86,8 +86,8 @@ class Procedure(BaseModel):
 
     @property
     def success_rate(self) -> float:
-        """Successes of all; 0 when it was never tried."""
-        return self.won / (self.won + self.lost) if self.won + self.lost else 0.0
+        """Successes of all; an even chance when it was never tried, as one that came from elsewhere."""
+        return self.won / (self.won + self.lost) if self.won + self.lost else 0.5
 
 
 def as_procedure(record: Record) -> Procedure:

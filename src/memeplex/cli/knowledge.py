@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -219,7 +220,7 @@ def rebuild_vectors(name: str, store: str | None, *, as_json: bool, quiet: bool)
     async def work() -> int:
         done = 0
         async with opened_store(url) as opened:
-            with Progress(console=console(), transient=True, disable=quiet or as_json) as bar:
+            with Progress(console=console(sys.stderr), transient=True, disable=quiet or as_json) as bar:
                 row = bar.add_task("records embedded", total=None)
                 while found := await opened.records.without_vectors(embedder.id, limit=_BATCH):
                     values = await embedder.embed([embedded_text(one) for one in found], kind="passage")

@@ -233,7 +233,7 @@ async def test_nothing_is_kept_without_a_store_and_that_is_said_at_once() -> Non
 async def test_what_the_agent_was_told_is_no_lesson(store: SQLiteStore, lesson: str) -> None:
     """Its role, the prompt of the autonom, and what memory had put before the task."""
     model, _ = listening(work)
-    await finish(memory_of(store, model, run="r1"), *zip(invoices(1), [DONE], strict=True).__next__())
+    await finish(memory_of(store, model, run="r1"), invoices(1)[0], DONE)
     echo, _ = listening(saying(lesson={"lessons": [lesson, "Count the pages of the ledger."]}))
     await finish(memory_of(store, echo, run="r2"), invoices(1, 2)[0], DONE)
     assert [episode.lessons[-1:] for episode in await episodes(store)][1] == ("Count the pages of the ledger.",)

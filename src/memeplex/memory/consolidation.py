@@ -166,8 +166,7 @@ class Consolidation:
     async def _told(self, episode: Record) -> list[str]:
         """What the agent was told itself, and what the model is: none of it is a lesson of this task."""
         given = await self._archive.records.by_key(self._owner(RETRIEVAL), RETRIEVAL, episode.key)
-        lines = [*lessons.PROMPT.text.splitlines(), *(given.payload["text"].splitlines() if given else ())]
-        return [self._scope.role, *lines]
+        return [self._scope.role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
 
     async def _procedures(self, owner: str, costs: list[Usage]) -> str:
         place, actor = self._owner(procedures.PROCEDURE), self._scope.agent

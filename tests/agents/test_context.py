@@ -394,3 +394,18 @@ async def test_a_window_that_takes_nothing_is_not_blamed_on_the_budget() -> None
     one = agent("A", FunctionModel(refuse), context_tokens=200).enter(record=forget)
     with pytest.raises(ContextWindowError, match="HTTP 400"):
         await one.respond(talk(("B", "word " * 50)), Ask(speaker="A"))
+
+
+async def test_a_task_longer_than_the_window_is_the_windows_fault_whatever_the_budget() -> None:
+    def refuse(messages: Sequence[ChatMessage], output: object, given: Settings) -> str:
+        raise ContextWindowError("m: HTTP 400, too long")
+
+    for budget in (20_000, None):
+        one = agent("A", FunctionModel(refuse, window=2000), context_tokens=budget).enter(record=forget)
+        with pytest.raises(ContextBudgetError, match="window of function is 2000") as caught:
+            await one.respond(talk(("B", "x"), task="word " * 6000), Ask(speaker="A"))
+        assert "larger window" in caught.value.remedy and "context_tokens" not in caught.value.remedy
+
+
+def test_an_error_tells_its_remedy_in_a_traceback_too() -> None:
+    assert UserError("no", remedy="do it").__notes__ == ["remedy: do it"]

@@ -12,10 +12,16 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from memeplex.agents.ask import Ask
-from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed
+from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed, too_small
 from memeplex.agents.reply import own_words
 from memeplex.autonoms import cast_vote
-from memeplex.errors import ContextBudgetError, ContextWindowError, EmptyReplyError, UnknownNameError, UserError
+from memeplex.errors import (
+    ContextBudgetError,
+    ContextWindowError,
+    EmptyReplyError,
+    UnknownNameError,
+    UserError,
+)
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
 from memeplex.messages import Conversation, Turn, TurnKind, is_name
 from memeplex.models import Completion, Model, Settings, derive_seed
@@ -61,8 +67,9 @@ class Agent:
             raise UserError(f"{name!a} is no name for an agent", remedy="no spaces, brackets or invisible characters")
         if layout not in _LAYOUTS:
             raise UnknownNameError("layout", layout, tuple(_LAYOUTS))
-        if isinstance(memory, str):
-            raise UserError(f"agent {name}: {memory!r} is the name of a memory", remedy=f"create_memory({memory!r})")
+        for made, kind, maker in ((memory, "memory", "create_memory"), (model, "model", "create_model")):
+            if isinstance(made, str):
+                raise UserError(f"agent {name}: {made!r} is the name of a {kind}", remedy=f"{maker}({made!r})")
         self.name = name
         self.role = role
         self.model = model
@@ -165,8 +172,7 @@ class Agent:
             try:
                 context = await self._context(conversation, recollection, ask, budget)
             except ContextBudgetError as error:
-                # After a refusal, what is too small is not the budget that was asked for, but the endpoint's window.
-                raise (refused[0] if refused else error) from None
+                raise too_small(error, refused, agent=self.name, model=self.model, reply=self.max_tokens) from None
             messages = _LAYOUTS[self.layout].messages(
                 name=self.name,
                 role=self.role,

@@ -177,7 +177,8 @@ def run(
     quiet: Quiet = False,
 ) -> int:
     """Let a team work on a task, and keep every turn. Ctrl-C stops after the turn; resume goes on."""
-    from memeplex.cli.run import Overrides, Shown, run_team
+    from memeplex.cli.overrides import Overrides
+    from memeplex.cli.run import Shown, run_team
 
     overrides = Overrides(
         model=model,

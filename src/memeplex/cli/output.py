@@ -169,7 +169,13 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: S
 
     made = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
-        made.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
+        # What stands first is an id or a name, to be copied: it is never folded.
+        made.add_column(
+            title,
+            justify="right" if title in numbers else "left",
+            overflow="fold",
+            no_wrap=title == titles[0],
+        )
     for row in rows:
         made.add_row(*(Text(clean(str(cell))) for cell in row))
     shown = console()

@@ -72,6 +72,10 @@ class Team:
         names = [agent.name for agent in self.agents]
         if not names or len(set(names)) < len(names):
             raise UserError(f"team {self.name}: it needs agents, each with a name of its own")
+        if isinstance(self.speakers, str):
+            raise UserError(
+                f"team {self.name}: {self.speakers!r} is the name of a policy", remedy="such as RoundRobin()"
+            )
         self.speakers.check(self._cast(0))
 
     async def run(

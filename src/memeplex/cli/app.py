@@ -197,8 +197,7 @@ def run(
         return run_stream(team, tasks, overrides, stream=stream, seed=seed, store=store, as_json=as_json, quiet=quiet)
     if stream is not None:
         raise UserError("--stream goes with --tasks", remedy=f"memeplex run {team} --tasks FILE --stream {stream}")
-    shown = Shown(json=as_json, quiet=quiet, out=out)
-    return run_team(team, task, overrides, seed=seed, store=store, shown=shown)
+    return run_team(team, task, overrides, seed=seed, store=store, shown=Shown(json=as_json, quiet=quiet, out=out))
 
 
 @app.command(epilog=f"{EXIT_CODES}\n\nExample: memeplex resume 20260131-0915")

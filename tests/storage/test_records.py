@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from memeplex.errors import ConflictError, EmbedderMismatchError, ImportLineError, UserError
+from memeplex.errors import ConflictError, EmbedderMismatchError, ImportLineError, StorageError, UserError
 from memeplex.storage import Provenance, Query, Record, Store, Vectors
 
 DIMENSION = 8
@@ -389,3 +390,12 @@ async def test_what_its_author_is_asked_about_comes_first(store: Store) -> None:
 async def test_the_day_is_among_the_words(store: Store) -> None:
     await store.records.add([record("steel", created=datetime(2023, 5, 8, tzinfo=UTC)), record("wood")], actor="test")
     assert await texts(store, Query(owners=("ada",), text="what was on 8 May 2023?")) == ["steel"]
+
+
+async def test_a_damaged_record_is_an_error_of_the_store(store: Store, tamper: Callable[..., None]) -> None:
+    (kept,) = await add(store, "steel")
+    tamper("update records set payload = '[1]'")
+    for attempt in (store.records.get([kept.id]), store.records.search(Query(owners=("ada",), text="steel"))):
+        with pytest.raises(StorageError, match=f"record {kept.id} cannot be read") as caught:
+            await attempt
+        assert "damaged" in caught.value.remedy

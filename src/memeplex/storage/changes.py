@@ -39,8 +39,8 @@ class Write(Protocol):
         """The record of the same owner, kind and key."""
         ...
 
-    def insert(self, record: Record, origin: str = "") -> int:
-        """The number of the new row; 0 when its owner and key are there already."""
+    def insert(self, records: Sequence[Record], origin: str = "") -> list[int]:
+        """The numbers of the new rows, 0 for one whose owner and key are there already; made by ``origin``, or now."""
         ...
 
     def index(self, owner: str, rows: Sequence[tuple[int, Record]]) -> None:
@@ -116,12 +116,9 @@ def is_new_embedder(vectors: Vectors, count: int, known: Mapping[str, int], *, r
 def add(write: Write, records: Sequence[Record], vectors: Vectors | None) -> Added:
     """Keep records, all or none; those that are there already are left as they are."""
     with write:
-        places: list[int] = []
-        rows: list[tuple[int, Record]] = []
-        for place, record in enumerate(records):
-            if num := write.insert(record):
-                places.append(place)
-                rows.append((num, record))
+        nums = write.insert(records)
+        places = [place for place, num in enumerate(nums) if num]
+        rows = [(nums[place], records[place]) for place in places]
         new = frozenset(record.id for _, record in rows)
         write.records = len(new)
         write.index(write.owner, rows)
@@ -176,7 +173,7 @@ def take_in(write: Write, lines: Sequence[Line]) -> int:
                 continue
             now = line.history[-1]
             if now.record is not None:
-                num = write.insert(now.record, now.origin.model_dump_json())
+                (num,) = write.insert([now.record], now.origin.model_dump_json())
                 if not num:
                     continue
                 write.index(now.record.owner, [(num, now.record)])

@@ -11,9 +11,9 @@ __all__ = ["damaged", "legible"]
 
 
 def damaged(where: object, what: str) -> StorageError:
-    """The error of a record that is not what was written; ``where`` is the store's path or URL."""
+    """The error of a record that is not what was written; ``where`` is the store's path or URL, if it is known."""
     return StorageError(
-        f"store {where}: {what}",
+        f"store {where}: {what}" if where else what,
         remedy="it is damaged, or of another version of memeplex; restore a copy, or choose another with --store",
     )
 

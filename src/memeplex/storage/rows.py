@@ -99,17 +99,22 @@ def record_row(record: Record) -> tuple[Any, ...]:
 
 
 def read_record(row: Iterable[Any]) -> Record:
-    """A record out of its row. Columns are typed by the database; what they hold as JSON is looked at here."""
+    """A record out of its row. Columns are typed by the database; what they hold as JSON is looked at here.
+
+    Raises:
+        StorageError: it is damaged.
+    """
     fields: dict[str, Any] = dict(zip(_NAMES, tuple(row)[1:], strict=True))
-    payload, provenance = json.loads(fields["payload"]), json.loads(fields["provenance"])
-    if not isinstance(payload, dict):
-        raise ValueError("payload is no object")
-    fields |= {
-        "payload": payload,
-        "provenance": Provenance.model_validate(provenance) if provenance else Provenance(),
-        "created": datetime.fromisoformat(fields["created"]),
-        "updated": datetime.fromisoformat(fields["updated"]),
-    }
+    with legible("", f"record {fields['id']}"):
+        payload, provenance = json.loads(fields["payload"]), json.loads(fields["provenance"])
+        if not isinstance(payload, dict):
+            raise ValueError("payload is no object")
+        fields |= {
+            "payload": payload,
+            "provenance": Provenance.model_validate(provenance) if provenance else Provenance(),
+            "created": datetime.fromisoformat(fields["created"]),
+            "updated": datetime.fromisoformat(fields["updated"]),
+        }
     # Constructed, not validated: validation would take as long as the search itself.
     return Record.model_construct(**fields)
 

@@ -91,12 +91,15 @@ class SQLiteWrite:
         row = self.db.execute(sql, (self.number_of(record.owner), record.kind, record.key)).fetchone()
         return read_record(row) if row is not None else None
 
-    def insert(self, record: Record, origin: str = "") -> int:
-        """The number of the new row; 0 when its owner and key are there already."""
+    def insert(self, records: Sequence[Record], origin: str = "") -> list[int]:
+        """The numbers of the new rows; 0 for one whose owner and key are there already."""
+        return [self._insert(record, origin or self.text) for record in records]
+
+    def _insert(self, record: Record, origin: str) -> int:
         cursor = self.db.execute(
             f"insert into records ({FIELDS}, owner, audit, origin) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
             " on conflict (owner, kind, key) do nothing",
-            (*record_row(record), self.number_of(record.owner), self.clock, origin or self.text),
+            (*record_row(record), self.number_of(record.owner), self.clock, origin),
         )
         return (cursor.lastrowid or 0) if cursor.rowcount else 0
 

@@ -200,7 +200,7 @@ def _purge(write: PostgresWrite, ids: Sequence[str] | None) -> int:
 
 
 def _write_anew(db: Db) -> None:
-    """What was deleted is still in the files: new ones are written, and statistics, which hold values, made anew."""
+    """What was deleted is still in the files until new ones are written."""
     notices: list[str] = []
 
     def note(diagnostic: psycopg.errors.Diagnostic) -> None:
@@ -209,11 +209,11 @@ def _write_anew(db: Db) -> None:
     db.add_notice_handler(note)
     try:
         db.execute("set client_min_messages = warning")
-        db.execute(f"vacuum (full, analyze) {', '.join(_TABLES)}")
+        db.execute(f"vacuum (full) {', '.join(_TABLES)}")
     finally:
         db.remove_notice_handler(note)
     if notices:
         raise StorageError(
             f"what was purged is deleted, but still in the server's files: {notices[0]}",
-            remedy="have the owner of the tables run: vacuum (full, analyze);",
+            remedy="have the owner of the tables run: vacuum (full);",
         )

@@ -20,6 +20,9 @@ EXACT = 20_000
 _EXPLORED = 1000
 """Vectors that a graph keeps in view, at most; it allows no more."""
 
+_PLANNING = """select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+ set_config('enable_mergejoin', 'off', true)"""
+
 # As FTS5 reckons it, of which SQLite's scores are: k1 = 1.2, b = 0.75, and a word that more than half of the records
 # have tells next to nothing. Words of one stem count twice.
 _WORDED = """with total as (select sum(documents)::float8 as n, sum(length)::float8 as l from owners),
@@ -46,6 +49,9 @@ _PLACES = f"""select distinct n.num, n.owner, n.kind, n.source, n.position from 
 def search(db: Db, query: Query, builder: Builder) -> Found:
     """The best hits for a query, all read from one state of the store."""
     with snapshot(db):
+        # All goes over indexes, from the few rows that are asked for to what belongs to them. The statistics by which
+        # the server would see that are not kept, since they hold the very words.
+        db.execute(_PLANNING)
         return find(query, _Source(db, query, builder))
 
 
@@ -91,9 +97,11 @@ class _Source:
         explored = min(_EXPLORED, max(2 * limit, int(limit / share)))
         scanned = max(20_000, int(20 * limit / share))
         settings = """select set_config('hnsw.ef_search', %s, true), set_config('hnsw.max_scan_tuples', %s, true),
-         set_config('hnsw.iterative_scan', 'relaxed_order', true)"""
+         set_config('hnsw.iterative_scan', 'relaxed_order', true),
+         -- Else the server may rather compare and sort all, of which it thinks too well.
+         set_config('enable_sort', 'off', true)"""
         self._db.execute(settings, (str(explored), str(min(scanned, 2**31 - 1))))
-        distance = f"(vector::{kind}) <#> %(vector)s::{kind}"
+        distance = f"(vector::{kind}) <#> %(vector)s::vector::{kind}"
         sql = f"""select record, -distance from (select record, {distance} as distance from vectors
          where {self._filter()} order by {distance} limit %(limit)s) as near order by distance, record"""
         return dict(self._db.execute(sql, self._values(limit=limit)).fetchall())

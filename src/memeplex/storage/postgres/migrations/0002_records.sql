@@ -96,3 +96,10 @@ create table words (
 
 create unique index words_by_term on words (term, owner, record) include (tf, length);
 create index words_by_record on words (record);
+
+-- Statistics hold values, of what is purged as well, and the server never lets go of old ones. Nothing is planned by these.
+alter table audit alter column cause set statistics 0;
+alter table records alter column text set statistics 0, alter column key set statistics 0,
+ alter column author set statistics 0, alter column source set statistics 0;
+alter table vectors alter column vector set statistics 0;
+alter table words alter column term set statistics 0;

@@ -58,7 +58,7 @@ $(LIBRARY): pyproject.toml | $(UV)
 	@touch $@
 
 $(STAMP): pyproject.toml $(LIBRARY)
-	@$(UV) pip install --quiet --python $(BIN)/python -e '.[local,tokens,providers]' --group dev
+	@$(UV) pip install --quiet --python $(BIN)/python -e '.[local,tokens,providers,postgres]' --group dev
 	@touch $@
 
 .venv-bench/.installed: | $(UV)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage.test_sqlite import HOLD, python, run
+from storage.test_runs import HOLD, python, run
 from support import turn
 
 from memeplex.errors import StorageError, UserError
@@ -87,7 +87,7 @@ async def test_a_run_that_is_let_go_leaves_no_lock_file(path: Path) -> None:
 
 
 async def test_the_lock_file_of_a_killed_run_goes_with_the_next_look(path: Path) -> None:
-    child = python(HOLD, path, stdin=subprocess.PIPE)
+    child = python(HOLD, str(path), stdin=subprocess.PIPE)
     assert child.stdout and child.stdout.readline() == "held\n"
     store = SQLiteStore(path)
     assert store.held("r")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from memeplex.errors import ConflictError, EmbedderMismatchError, ImportLineError, UserError
+from memeplex.errors import ConflictError, EmbedderMismatchError, ImportLineError, StorageError, UserError
 from memeplex.storage import Provenance, Query, Record, Store, Vectors, new_id
 
 DIMENSION = 8
@@ -393,3 +394,12 @@ def test_ids_sort_in_the_order_in_which_they_are_made() -> None:
     """Many are made within a millisecond, and what is oldest has to come first all the same."""
     made = [new_id() for _ in range(5000)]
     assert made == sorted(set(made)) and {len(one) for one in made} == {27}
+
+
+async def test_a_damaged_record_is_an_error_of_the_store(store: Store, tamper: Callable[..., None]) -> None:
+    (kept,) = await add(store, "steel")
+    tamper("update records set payload = '[1]'")
+    for attempt in (store.records.get([kept.id]), store.records.search(Query(owners=("ada",), text="steel"))):
+        with pytest.raises(StorageError, match=f"record {kept.id} cannot be read") as caught:
+            await attempt
+        assert "damaged" in caught.value.remedy

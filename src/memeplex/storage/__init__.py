@@ -48,7 +48,11 @@ __all__ = [
     "stores",
 ]
 
-stores = Registry("store", "memeplex.storage", {"sqlite": "memeplex.storage.sqlite:create"})
+stores = Registry(
+    "store",
+    "memeplex.storage",
+    {"postgresql": "memeplex.storage.postgres:create", "sqlite": "memeplex.storage.sqlite:create"},
+)
 """Factories by the scheme of a store's URL: ``(url) -> Store``."""
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from memeplex.messages import utc_now
 from memeplex.storage.records import new_id
 
-__all__ = ["ATTEMPTS", "Job", "JobState", "Jobs", "back_off"]
+__all__ = ["ATTEMPTS", "Job", "JobState", "Jobs", "after_failure", "back_off"]
 
 ATTEMPTS = 3
 """Tries in a row before a job counts as failed; it is tried again later all the same."""
@@ -52,6 +52,12 @@ class Job(BaseModel):
     lease: datetime | None = None
     created: datetime = Field(default_factory=utc_now)
     updated: datetime = Field(default_factory=utc_now)
+
+
+def after_failure(job: Job) -> tuple[JobState, float]:
+    """The state of a job that has failed once more, and the seconds until it is due."""
+    state = JobState.FAILED if job.attempts % ATTEMPTS == 0 else JobState.QUEUED
+    return state, back_off((job.attempts - 1) % ATTEMPTS + 1)
 
 
 class Jobs(Protocol):

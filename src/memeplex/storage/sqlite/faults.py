@@ -6,11 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import Timeout
-from pydantic import ValidationError
 
 from memeplex.errors import StorageError
 
-__all__ = ["damaged", "explained", "legible"]
+__all__ = ["explained"]
 
 _REMEDIES = (
     ("disk is full", "free some space, or put the store elsewhere with --store; nothing committed is lost"),
@@ -37,25 +36,3 @@ def explained(path: Path | None) -> Iterator[None]:
         remedy = next((remedy for sign, remedy in _REMEDIES if sign in text), "")
         remedy = remedy or "check the disk, its space and permissions, or choose another with --store"
         raise StorageError(f"store {path or 'in memory'}: {text}", remedy=remedy) from error
-
-
-def damaged(path: Path | None, what: str) -> StorageError:
-    """The error of a record that is not what was written."""
-    return StorageError(
-        f"store {path or 'in memory'}: {what}",
-        remedy="it is damaged, or of another version of memeplex; restore a copy, or choose another with --store",
-    )
-
-
-@contextmanager
-def legible(path: Path | None, what: str) -> Iterator[None]:
-    """A record that is whole for the database may still not be one of ours."""
-    try:
-        yield
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in (error.title, *fault["loc"]))
-        raise damaged(path, f"{what} cannot be read ({where}: {fault['msg']})") from error
-    except (ValueError, RecursionError) as error:
-        # JSON that SQLite accepts and Python does not: numbers of thousands of digits, endless nesting.
-        raise damaged(path, f"{what} cannot be read ({error})") from error

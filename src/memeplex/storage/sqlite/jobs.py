@@ -8,9 +8,9 @@ from typing import Any
 
 from memeplex.errors import UnknownNameError
 from memeplex.messages import utc_now
-from memeplex.storage.jobs import ATTEMPTS, Job, JobState, back_off
+from memeplex.storage.jobs import Job, JobState, after_failure
 from memeplex.storage.sqlite.records import Call
-from memeplex.storage.sqlite.write import Write
+from memeplex.storage.sqlite.write import SQLiteWrite
 
 __all__ = ["SQLiteJobs"]
 
@@ -61,10 +61,9 @@ class SQLiteJobs:
     async def fail(self, job: Job, error: str) -> bool:
         """The work could not be done; it is tried again after a while."""
         now = self._now().timestamp()
-        state = JobState.FAILED if job.attempts % ATTEMPTS == 0 else JobState.QUEUED
-        due = now + back_off((job.attempts - 1) % ATTEMPTS + 1)
+        state, wait = after_failure(job)
         assignments = "state = ?, error = ?, due = ?, lease = null, updated = ?"
-        return await self._mine(job, assignments, (state.value, error, due, now))
+        return await self._mine(job, assignments, (state.value, error, now + wait, now))
 
     async def cancel(self, job_id: str, *, actor: str, cause: str = "") -> Job:
         """Cancel a job in whatever state it is."""
@@ -75,7 +74,7 @@ class SQLiteJobs:
                 raise UnknownNameError("job", job_id)
             if row["state"] in (JobState.DONE, JobState.CANCELLED):
                 return _job(row)
-            with Write(db, row["owner"], actor, "cancel", cause or row["kind"]) as write:
+            with SQLiteWrite(db, row["owner"], actor, "cancel", cause or row["kind"]) as write:
                 write.records = 1
                 sql = f"update jobs set state = 'cancelled', lease = null, updated = ? where id = ? returning {_FIELDS}"
                 return _job(db.execute(sql, (self._now().timestamp(), job_id)).fetchone())

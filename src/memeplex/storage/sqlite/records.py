@@ -4,19 +4,16 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from memeplex.errors import ConflictError, UserError
-from memeplex.storage.records import Added, Audit, Change, Found, Query, Record, Vectors, text_key
-from memeplex.storage.sqlite.lines import export_line, exported, history, load_lines, read_line
-from memeplex.storage.sqlite.rows import read_record, select
-from memeplex.storage.sqlite.search import Searcher, embedder_number, remove_words, write_vectors, write_words
-from memeplex.storage.sqlite.write import EVERYBODY, Write
+from memeplex.storage.changes import EVERYBODY, add, edit, one_owner, put_vectors, take_in
+from memeplex.storage.lines import read_changes, read_line, write_line
+from memeplex.storage.records import Added, Audit, Change, Found, Query, Record, Vectors
+from memeplex.storage.rows import read_record, select
+from memeplex.storage.sqlite.search import Searcher
+from memeplex.storage.sqlite.write import CHUNK, SQLiteWrite, present
 
 __all__ = ["Call", "SQLiteRecords"]
 
 T = TypeVar("T")
-
-_CHUNK = 500
-"""Ids in one statement."""
 
 
 class Call(Protocol):
@@ -25,13 +22,6 @@ class Call(Protocol):
     async def __call__(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What the function gives."""
         ...
-
-
-def _one_owner(records: Sequence[Record]) -> str:
-    owners = {record.owner for record in records}
-    if len(owners) != 1:
-        raise UserError("records of one owner are added in one call", remedy="make one call for each owner")
-    return owners.pop()
 
 
 class SQLiteRecords:
@@ -47,18 +37,18 @@ class SQLiteRecords:
         """Keep records, all or none; those that are there already are left as they are."""
         if not records:
             return Added((), frozenset())
-        owner = _one_owner(records)
-        return await self._call(lambda db: _add(db, records, vectors, Write(db, owner, actor, "add", cause)))
+        owner = one_owner(records)
+        return await self._call(lambda db: add(SQLiteWrite(db, owner, actor, "add", cause), records, vectors))
 
     async def edit(self, record: Record, vectors: Vectors | None = None, *, actor: str, cause: str = "") -> Record:
         """Keep a changed record in place of the revision it was made from."""
-        return await self._call(lambda db: _edit(db, record, vectors, Write(db, record.owner, actor, "edit", cause)))
+        return await self._call(lambda db: edit(SQLiteWrite(db, record.owner, actor, "edit", cause), record, vectors))
 
     async def forget(self, owner: str, ids: Sequence[str] | None = None, *, actor: str, cause: str = "") -> int:
         """Take records out of the memory; their history stays."""
 
         def work(db: sqlite3.Connection) -> int:
-            with Write(db, owner, actor, "forget", cause) as write:
+            with SQLiteWrite(db, owner, actor, "forget", cause) as write:
                 _remove(write, ids)
                 return write.records
 
@@ -66,17 +56,13 @@ class SQLiteRecords:
 
     async def purge(self, owner: str, ids: Sequence[str] | None = None, *, actor: str, cause: str = "") -> int:
         """Delete records with their history, and every trace of them in the file."""
-        return await self._call(lambda db: _purge(db, ids, Write(db, owner, actor, "purge", cause)))
+        return await self._call(lambda db: _purge(db, ids, SQLiteWrite(db, owner, actor, "purge", cause)))
 
     async def get(self, ids: Sequence[str]) -> list[Record]:
         """Records by id, in that order."""
 
-        def work(db: sqlite3.Connection) -> list[Record]:
-            rows = [row for part in _parts(ids) for row in _by_ids(db, part)]
-            found = {row["id"]: read_record(row) for row in rows}
-            return [found[name] for name in ids if name in found]
-
-        return await self._call(work)
+        found = await self._call(lambda db: present(db, ids))
+        return [found[name][1] for name in ids if name in found]
 
     async def page(self, owner: str, kinds: Sequence[str] = (), *, limit: int = 100, after: str = "") -> list[Record]:
         """An owner's records, by their ids."""
@@ -105,7 +91,7 @@ class SQLiteRecords:
 
     async def history(self, record_id: str) -> list[Change]:
         """Every revision of a record, the first one first."""
-        return await self._call(lambda db: history(db, record_id))
+        return await self._call(lambda db: _history(db, record_id))
 
     async def audit(self, owner: str | None = None, *, limit: int = 100) -> list[Audit]:
         """The newest changes, newest first."""
@@ -114,14 +100,14 @@ class SQLiteRecords:
 
     async def export(self, owner: str | None = None) -> AsyncIterator[str]:
         """Lines of canonical JSON: every record with its history."""
-        for part in _parts(await self._call(lambda db: exported(db, owner))):
-            for line in await self._call(lambda db, ids=part: [export_line(db, name) for name in ids]):  # type: ignore[misc]
+        for part in _parts(await self._call(lambda db: _exported(db, owner))):
+            for line in await self._call(lambda db, ids=part: [write_line(_history(db, name)) for name in ids]):  # type: ignore[misc]
                 yield line
 
     async def load(self, lines: Sequence[str], *, actor: str, cause: str = "") -> int:
         """Take in what ``export`` wrote, all or nothing."""
         parsed = [read_line(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-        return await self._call(lambda db: load_lines(Write(db, EVERYBODY, actor, "import", cause), parsed))
+        return await self._call(lambda db: take_in(SQLiteWrite(db, EVERYBODY, actor, "import", cause), parsed))
 
     async def without_vectors(self, embedder: str, *, limit: int = 256) -> list[Record]:
         """Records that the embedder has not embedded yet."""
@@ -133,7 +119,7 @@ class SQLiteRecords:
 
     async def set_vectors(self, ids: Sequence[str], vectors: Vectors, *, actor: str) -> None:
         """Put vectors in place of those that the records have."""
-        await self._call(lambda db: _set_vectors(db, ids, vectors, Write(db, EVERYBODY, actor, "reindex", "")))
+        await self._call(lambda db: put_vectors(SQLiteWrite(db, EVERYBODY, actor, "reindex", ""), ids, vectors))
 
     async def owners(self) -> dict[str, dict[str, int]]:
         """All owners, with the number of their records by kind."""
@@ -151,85 +137,37 @@ class SQLiteRecords:
 
 
 def _parts(ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (ids[i : i + _CHUNK] for i in range(0, len(ids), _CHUNK))
+    return (ids[i : i + CHUNK] for i in range(0, len(ids), CHUNK))
 
 
-def _by_ids(db: sqlite3.Connection, ids: Sequence[str]) -> list[sqlite3.Row]:
-    return db.execute(select(f"where records.id in ({', '.join('?' * len(ids))})"), list(ids)).fetchall()
+def _history(db: sqlite3.Connection, record_id: str) -> list[Change]:
+    past = db.execute("select origin, ended, body from revisions where record = ? order by revision", (record_id,))
+    origin = db.execute("select origin from records where id = ?", (record_id,)).fetchall()
+    present = (read_record(row) for row in db.execute(select("where id = ?"), (record_id,)))
+    return read_changes(past, zip((row[0] for row in origin), present, strict=True))
 
 
-def _add(db: sqlite3.Connection, records: Sequence[Record], vectors: Vectors | None, write: Write) -> Added:
-    with write:
-        places: list[int] = []
-        rows: list[tuple[int, Record]] = []
-        for place, record in enumerate(records):
-            if num := write.insert(record):
-                places.append(place)
-                rows.append((num, record))
-        new = frozenset(records[place].id for place in places)
-        write.records = len(new)
-        write_words(db, write.number, rows)
-        if vectors is not None:
-            number = embedder_number(db, vectors, len(records))
-            write_vectors(db, write.number, number, write.clock, [num for num, _ in rows], vectors.values[places])
-        for place in places:
-            if records[place].supersedes:
-                _supersede(write, records[place])
-        ids = tuple(record.id if record.id in new else _present(db, write.number, record) for record in records)
-        return Added(ids, new)
+def _exported(db: sqlite3.Connection, owner: str | None) -> list[str]:
+    """The ids of all records, past and present, in the order of owners and ids."""
+    sql = """select distinct name, record from (
+      select owner, id as record from records union all select owner, record from revisions
+    ) r join owners o on o.id = r.owner where ?1 is null or name = ?1 order by name, record"""
+    return [row["record"] for row in db.execute(sql, (owner,))]
 
 
-def _present(db: sqlite3.Connection, owner: int, record: Record) -> str:
-    sql = "select id from records where owner = ? and kind = ? and key = ?"
-    return str(db.execute(sql, (owner, record.kind, record.key)).fetchone()[0])
-
-
-def _supersede(write: Write, record: Record) -> None:
-    row = next(iter(_by_ids(write.db, [record.supersedes or ""])), None)
-    if row is None or row["owner"] != write.owner:
-        raise UserError(f"there is no record {record.supersedes!r} of {write.owner} to supersede")
-    old = read_record(row)
-    new = old.model_copy(update={"superseded_by": record.id, "revision": old.revision + 1, "updated": write.origin.at})
-    write.replace(row["num"], old, new)
-
-
-def _edit(db: sqlite3.Connection, record: Record, vectors: Vectors | None, write: Write) -> Record:
-    with write:
-        row = next(iter(_by_ids(db, [record.id])), None)
-        old = read_record(row) if row is not None else None
-        if row is None or old is None or old.revision != record.revision:
-            raise ConflictError(f"record {record.id} has been changed by somebody else", yours=record, theirs=old)
-        if (old.owner, old.kind, old.created) != (record.owner, record.kind, record.created):
-            raise UserError(f"record {record.id}: owner, kind and time of creation cannot be edited")
-        key = text_key(record.kind, record.text) if old.key == text_key(old.kind, old.text) else old.key
-        new = record.model_copy(update={"revision": old.revision + 1, "updated": write.origin.at, "key": key})
-        try:
-            write.replace(row["num"], old, new)
-        except sqlite3.IntegrityError as error:
-            twin = db.execute(select("where owner = ? and kind = ? and key = ?"), (write.number, new.kind, key))
-            raise ConflictError(
-                f"{new.owner} has a record with this text already", yours=record, theirs=read_record(twin.fetchone())
-            ) from error
-        if vectors is not None:
-            number = embedder_number(db, vectors, 1)
-            write_vectors(db, write.number, number, write.clock, [row["num"]], vectors.values)
-        write.records = 1
-        return new
-
-
-def _remove(write: Write, ids: Sequence[str] | None) -> None:
+def _remove(write: SQLiteWrite, ids: Sequence[str] | None) -> None:
     for part in [None] if ids is None else _parts(ids):
         chosen = f"and id in ({', '.join('?' * len(part))})" if part is not None else ""
         where, values = f"owner = ? {chosen}", (write.number, *(part or ()))
         rows = write.db.execute(select(f"where {where}"), values).fetchall()
         write.archive(where, values, forgotten=True)
-        remove_words(write.db, write.number, [(row["num"], read_record(row)) for row in rows])
+        write.unindex((row["num"], read_record(row)) for row in rows)
         write.db.execute(f"delete from records where {where}", values)
         write.records += len(rows)
     write.removed = True
 
 
-def _purge(db: sqlite3.Connection, ids: Sequence[str] | None, write: Write) -> int:
+def _purge(db: sqlite3.Connection, ids: Sequence[str] | None, write: SQLiteWrite) -> int:
     with write:
         _remove(write, ids)
         write.records = 0
@@ -248,17 +186,3 @@ def _purge(db: sqlite3.Connection, ids: Sequence[str] | None, write: Write) -> i
         db.execute("vacuum")
         db.execute("pragma wal_checkpoint(truncate)")
     return count
-
-
-def _set_vectors(db: sqlite3.Connection, ids: Sequence[str], vectors: Vectors, write: Write) -> None:
-    with write:
-        number = embedder_number(db, vectors, len(ids), replacing=True)
-        rows = {row["id"]: row for part in _parts(ids) for row in _by_ids(db, part)}
-        for place, name in enumerate(ids):
-            # What was forgotten meanwhile needs no vector.
-            if name in rows:
-                owner = write.number_of(rows[name]["owner"])
-                one = vectors.values[place : place + 1]
-                write_vectors(db, owner, number, write.clock, [rows[name]["num"]], one)
-        write.removed, write.records = True, len(rows)
-        db.execute("delete from embedders where not exists (select 1 from vectors where embedder = embedders.id)")

@@ -4,7 +4,6 @@ All statements run in one thread of their own, so a slow disk never holds up the
 """
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memeplex.errors import StorageError, UnknownNameError, UserError
-from memeplex.messages import Outcome, Task, Turn, utc_now
+from memeplex.errors import StorageError
+from memeplex.messages import Outcome, Turn, utc_now
 from memeplex.storage.address import file_of
 from memeplex.storage.base import MemoryVersion, Run, Runs
 from memeplex.storage.jobs import Jobs
 from memeplex.storage.records import Records
-from memeplex.storage.sqlite.faults import damaged, explained, legible
+from memeplex.storage.rows import RUN_FIELDS, read_runs, read_turns, read_versions, run_row, single_run
+from memeplex.storage.sqlite.faults import explained
 from memeplex.storage.sqlite.locks import run_held, run_lock
 from memeplex.storage.sqlite.opening import connect
 
@@ -36,6 +36,7 @@ class SQLiteStore:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.url = f"sqlite:///{path}" if path else "sqlite://"
+        self._name = path or "in memory"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="memeplex-store")
         self._open: sqlite3.Connection | None = None
         self._closed = False
@@ -56,13 +57,8 @@ class SQLiteStore:
 
     async def add_run(self, run: Run) -> None:
         """Keep a new run."""
-        row = (run.id, run.team, run.status, run.model, run.seed, json.dumps(run.spec))
-        rest = (run.task.model_dump_json(), run.software, run.created.isoformat(), run.updated.isoformat())
-        await self._write(
-            "insert into runs (id, team, status, model, seed, spec, task, software, created, updated)"
-            " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            row + rest,
-        )
+        row = run_row(run)
+        await self._write(f"insert into runs ({RUN_FIELDS}) values ({', '.join('?' * len(row))})", row)
 
     async def end_run(self, run_id: str, status: str, outcome: Outcome | None = None) -> None:
         """Record how a run stands."""
@@ -74,14 +70,7 @@ class SQLiteStore:
     async def runs(self, *, limit: int = 100) -> Runs:
         """The newest runs, newest first, and which of them cannot be read."""
         rows = await self._read("select * from runs order by created desc, id desc limit ?", (limit,))
-        whole: list[Run] = []
-        faults: dict[str, StorageError] = {}
-        for row in rows:
-            try:
-                whole.append(self._run(row))
-            except StorageError as error:
-                faults[row["id"]] = error
-        return Runs(whole, faults)
+        return read_runs(self._name, map(dict, rows))
 
     async def run(self, run_id: str) -> Run:
         """One run, by its id or a unique beginning of it."""
@@ -89,13 +78,7 @@ class SQLiteStore:
             "select * from runs where substr(id, 1, length(?1)) = ?1 order by id = ?1 desc limit 2",
             (run_id,),
         )
-        if len(rows) > 1 and rows[0]["id"] != run_id:
-            raise UserError(
-                f"several runs begin with {run_id!r}", remedy="give more of the id; memeplex runs lists them"
-            )
-        if not rows:
-            raise UnknownNameError("run", run_id, remedy="memeplex runs lists what this store holds")
-        return self._run(rows[0])
+        return single_run(self._name, run_id, [dict(row) for row in rows])
 
     async def add_turn(self, run_id: str, turn: Turn) -> None:
         """Keep the next turn."""
@@ -107,11 +90,7 @@ class SQLiteStore:
     async def turns(self, run_id: str) -> Sequence[Turn]:
         """All turns of a run, in order."""
         rows = await self._read("select idx, body from turns where run = ? order by idx", (run_id,))
-        for expected, row in enumerate(rows):
-            if row["idx"] != expected:
-                raise damaged(self.path, f"turn {expected} of run {run_id} is missing")
-        with legible(self.path, f"a turn of run {run_id}"):
-            return [Turn.model_validate_json(row["body"]) for row in rows]
+        return read_turns(self._name, run_id, [(row["idx"], row["body"]) for row in rows])
 
     async def add_version(self, run_id: str, version: MemoryVersion) -> None:
         """Keep what became of one agent's memory after one turn."""
@@ -134,8 +113,7 @@ class SQLiteStore:
             "select body from memory_versions where run = ?1 and (?2 is null or agent = ?2) order by turn, agent",
             (run_id, agent),
         )
-        with legible(self.path, f"a memory of run {run_id}"):
-            return [MemoryVersion.model_validate_json(row["body"]) for row in rows]
+        return read_versions(self._name, run_id, (row["body"] for row in rows))
 
     def lock(self, run_id: str) -> AbstractContextManager[None]:
         """Hold a run while working on it; the system frees it when the process dies."""
@@ -177,14 +155,6 @@ class SQLiteStore:
         if self._open is None:
             self._open = connect(self.path)
         return self._open
-
-    def _run(self, row: sqlite3.Row) -> Run:
-        fields: dict[str, Any] = dict(row)
-        with legible(self.path, f"run {row['id']}"):
-            fields["spec"] = json.loads(fields["spec"])
-            fields["task"] = Task.model_validate_json(fields["task"])
-            fields["outcome"] = Outcome.model_validate_json(fields["outcome"]) if fields["outcome"] else None
-            return Run.model_validate(fields)
 
 
 def create(url: str) -> SQLiteStore:

@@ -14,6 +14,7 @@ from rich.console import Console
 from support import turn
 
 from memeplex.cli import view as cli_view
+from memeplex.cli.config import shown_store
 from memeplex.cli.output import clean
 from memeplex.messages import TurnKind
 from memeplex.teams import read_team
@@ -121,3 +122,9 @@ def test_the_files_of_a_run_are_as_private_as_asked_and_of_this_run_alone(
     assert "Zoë" in found["design.md"].read_text("utf-8")
     turns = [json.loads(line) for line in found["transcript.jsonl"].read_text("utf-8").splitlines()]
     assert "\x9b31m" in turns[0]["content"], "a machine reads it as it was said"
+
+
+def test_the_password_of_a_store_is_not_shown_again() -> None:
+    assert shown_store("postgresql://ada:s3cret@host:5432/db") == "postgresql://ada@host:5432/db"
+    assert "s3cret" not in shown_store("postgresql://host/db?user=ada&password=s3cret&sslmode=require")
+    assert shown_store("my runs.db") == "'my runs.db'"

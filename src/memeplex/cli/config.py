@@ -16,6 +16,8 @@ A key is never written there: ``key_env`` names the environment variable that ho
 
 import json
 import os
+import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from memeplex.errors import MemeplexError, UserError
 from memeplex.models import Model, ModelOptions, create_model
 
-__all__ = ["Config", "Models", "Settings", "config_file", "default_store", "load_settings"]
+__all__ = ["Config", "Models", "Settings", "config_file", "default_store", "load_settings", "shown_store"]
 
 KEYS = {"openai": "OPENAI_API_KEY"}
 """The variable that holds a provider's key, where the file names no other."""
@@ -134,6 +136,12 @@ class Models:
 def _variable(name: str) -> str:
     """The name of a variable; not what may be a key that was pasted in its place."""
     return name if name.isupper() else "the variable that key_env names"
+
+
+def shown_store(url: str) -> str:
+    """A store's URL as a command line shows it: without a password, which the environment can give."""
+    bare = re.sub(r"^(\w+://[^:/?#@]*):[^@]*@", r"\1@", url)
+    return shlex.quote(re.sub(r"([?&]\w*password=)[^&]*", r"\1…", bare))
 
 
 def config_file() -> Path:

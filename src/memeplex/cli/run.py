@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from memeplex.cli.config import Models, Settings, config_file, load_settings
+from memeplex.cli.config import Models, Settings, config_file, load_settings, shown_store
 from memeplex.cli.export import prepare_folder, write_results
 from memeplex.cli.interrupt import INTERRUPTED, Interrupt
 from memeplex.cli.models import fetch_missing
@@ -125,7 +125,7 @@ def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
 
 
 def _command(run_id: str, store: str | None) -> str:
-    where = f" --store {shlex.quote(store)}" if store is not None else ""
+    where = f" --store {shown_store(store)}" if store is not None else ""
     return f"memeplex resume {run_id}{where}"
 
 

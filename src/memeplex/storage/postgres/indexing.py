@@ -96,11 +96,15 @@ class Builder:
         """Break off what is being made; the next who searches begins anew."""
         with self._lock:
             self._closed = True
-            db = self._db
-        if db is not None:
-            with suppress(psycopg.Error):
-                db.cancel_safe(timeout=5)
-        self.wait()
+            thread = self._thread
+        while thread is not None and thread.is_alive():
+            with self._lock:
+                db = self._db
+            if db is not None:
+                # A cancel that falls between two statements is lost, so it is sent until the thread has ended.
+                with suppress(psycopg.Error):
+                    db.cancel_safe(timeout=5)
+            thread.join(0.1)
 
     def _run(self, embedder: int, dimension: int) -> None:
         try:

@@ -24,13 +24,14 @@ _PLANNING = """select set_config('enable_seqscan', 'off', true), set_config('ena
  set_config('enable_mergejoin', 'off', true)"""
 
 # As FTS5 reckons it, of which SQLite's scores are: k1 = 1.2, b = 0.75, and a word that more than half of the records
-# have tells next to nothing. Words of one stem count twice.
+# have tells next to nothing. Words of one stem count twice. Materialized: else words are counted anew for every hit.
 _WORDED = """with total as (select sum(documents)::float8 as n, sum(length)::float8 as l from owners),
- wanted as (select term, (select count(*) from words w where w.term = asked.term)::float8 as df
+ wanted as materialized (select term, (select count(*) from words w where w.term = asked.term)::float8 as df
   from (select stem(given) as term from unnest(%(words)s::text[]) as given) asked),
- weighted as (select term, case when n > 2 * df then ln((n - df + 0.5) / (df + 0.5)) else 1e-6 end as idf, n, l
+ weighted as materialized (select term, 0.75::float8 * n / l as relative,
+  2.2::float8 * case when n > 2 * df then ln((n - df + 0.5) / (df + 0.5)) else 1e-6 end as idf
   from wanted, total where df > 0)
-select record, sum(idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * w.length * n / l))) as score
+select record, sum(idf * tf / (tf + 1.2::float8 * (0.25::float8 + relative * w.length))) as score
  from weighted join words w using (term) {join} where w.owner = any(%(owners)s) {kinds}
  group by record order by score desc, record limit %(limit)s"""
 

@@ -9,15 +9,16 @@ import argparse
 import asyncio
 import json
 import random
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from pydantic import BaseModel, StringConstraints
 
 from bench.common import interval
 from memeplex import create_model
@@ -52,10 +53,7 @@ REQUESTS = {
     ],
 }
 STREETS = "Oak Mill Harbour Chapel Garden River Station Market School Forest Castle Orchard".split()
-ASK = (
-    "A citizen writes: '{request}' It is a matter of: {kind}. Which form has to be used, and which desk? "
-    "Answer with the form and the desk only."
-)
+ASK = "A citizen writes: '{request}' It is a matter of: {kind}. Which form has to be used, and which desk?"
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "no memory": ("none", {}),
     "emptied": ("lifelong", {"inject": False}),
@@ -67,6 +65,13 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "local, N = 3": ("lifelong", {"every": 3}),
     "local, N = 10": ("lifelong", {"every": 10}),
 }
+
+
+class Slip(BaseModel):
+    """The clerk's answer."""
+
+    form: Annotated[str, StringConstraints(max_length=4)]
+    desk: Annotated[str, StringConstraints(max_length=2)]
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ class Office:
         """Right form and right desk; the office says so, or what would have been right."""
         kind = str(task.data["type"])
         form, desk = self.rules[kind]
-        right = bool(re.search(rf"\b{form}\b", answer, re.I)) and bool(re.search(rf"\bdesk {desk}\b", answer, re.I))
+        slip = Slip.model_validate_json(answer)
+        right = (slip.form.upper(), slip.desk) == (form, desk)
         told = f"a {kind} needs form {form}, desk {desk}"
         feedback = f"Accepted: {told}." if right else f"Refused: {told}."
         return Outcome(status="judged", success=right, reward=float(right), details={"feedback": feedback})
@@ -112,7 +118,7 @@ class Judged(Random):
 
     async def select(self, conversation: Conversation, cast: Cast) -> Ask:
         ask = await super().select(conversation, cast)
-        return replace(ask, instruction="Answer the citizen: which form, and which desk?")
+        return replace(ask, instruction="Which form, and which desk?", output=Slip)
 
     def outcome(self, conversation: Conversation, reason: str) -> Outcome:
         said = conversation.heard[-1].content if conversation.heard else ""

@@ -14,6 +14,7 @@ import memeplex.models
 from memeplex.cli.app import app
 from memeplex.cli.config import ModelTable
 from memeplex.memory.intrinsic import IntrinsicSettings
+from memeplex.memory.lifelong import LifelongSettings
 from memeplex.memory.template import Slot
 from memeplex.models import Model, ModelOptions, create_model
 from memeplex.models.testing import FunctionModel
@@ -91,6 +92,7 @@ def documented() -> dict[str, set[str]]:
     return {
         "teams.md": {*slots, *arguments, *policies.table},
         "memory.md": set(IntrinsicSettings.model_fields),
+        "lifelong.md": set(LifelongSettings.model_fields),
         "models.md": {*ModelTable.model_fields, *(weights.sha256 for weights in known_models().values())},
     }
 

@@ -70,6 +70,9 @@ class MemeplexError(Exception):
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)
         self.remedy = remedy
+        if remedy:
+            # So that a traceback tells it too.
+            self.add_note(f"remedy: {remedy}")
 
 
 class UserError(MemeplexError):
@@ -211,7 +214,8 @@ class BudgetError(MemeplexError):
 class ContextBudgetError(BudgetError):
     """The task alone is longer than the context budget (tokens)."""
 
-    def __init__(self, message: str, *, needed: int, budget: int) -> None:
-        super().__init__(message, remedy="raise context_tokens in the team file, or shorten the task")
+    def __init__(self, message: str, *, needed: int, budget: int, remedy: str = "") -> None:
+        remedy = remedy or "raise context_tokens in the team file, or shorten the task"
+        super().__init__(message, remedy=remedy)
         self.needed = needed
         self.budget = budget

@@ -1,5 +1,6 @@
 """Plain typed data that travels between the floors: tasks, turns, conversations, outcomes."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -9,7 +10,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from memeplex.usage import Ledger, Purpose, Usage
 
-__all__ = ["Conversation", "LedgerField", "Outcome", "Task", "Turn", "TurnKind", "clean_text", "one_line", "utc_now"]
+__all__ = [
+    "Conversation",
+    "LedgerField",
+    "Outcome",
+    "Task",
+    "Turn",
+    "TurnKind",
+    "clean_text",
+    "is_name",
+    "one_line",
+    "utc_now",
+]
 
 
 def utc_now() -> datetime:
@@ -40,6 +52,11 @@ def _plain(ledger: Ledger) -> dict[str, dict[str, int | float]]:
 
 LedgerField = Annotated[Ledger, BeforeValidator(_ledger), PlainSerializer(_plain)]
 Text = Annotated[str, BeforeValidator(lambda value: clean_text(value) if isinstance(value, str) else value)]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be an agent's name: one to 64 printable characters, no space, no bracket."""
+    return 0 < len(text) <= 64 and text.isprintable() and not re.search(r"[\s\[\]]", text)
 
 
 class _Data(BaseModel):

@@ -17,6 +17,7 @@ __all__ = ["Prompt"]
 
 
 _FENCE = re.compile(r"<\s*(/?)\s*(task|memory|message|proposal|turns|experience)\s*>", re.IGNORECASE)
+_RULE = re.compile(r"^[^\S\n]*---[^\S\n]*$", re.MULTILINE)
 
 
 class _Section(str):
@@ -24,10 +25,10 @@ class _Section(str):
 
 
 def _fenced(value: object) -> object:
-    """Text that fills a variable cannot close, or open, the block of data that it stands in."""
+    """Text that fills a variable cannot close, or open, the block of data that it stands in, nor draw our rule."""
     if not isinstance(value, str) or isinstance(value, _Section):
         return value
-    return _FENCE.sub(r"<\1 \2>", value)
+    return _RULE.sub("- - -", _FENCE.sub(r"<\1 \2>", value))
 
 
 _environment = Environment(  # noqa: S701 - prompts are plain text, not HTML

@@ -15,10 +15,12 @@ from memeplex.usage import Ledger, Purpose, Usage
 
 __all__ = [
     "ContextCut",
+    "EmbeddingFailed",
     "Event",
     "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
+    "ReplyCut",
     "ReplyRetried",
     "RunFinished",
     "RunStarted",
@@ -101,10 +103,21 @@ class TemplateMade(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextCut(Event):
-    """Something did not fit the context budget. ``what``: memory condensed, memory cut, turn cut, window."""
+    """Something did not fit the context budget. ``what``: memory condensed, memory cut, turn cut, experience,
+    window."""
 
     agent: str
     what: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyCut(Event):
+    """A reply went on to what is not its agent's to say, and ends before it. Lengths are in characters."""
+
+    agent: str
+    reason: str
     before: int
     after: int
 
@@ -134,6 +147,14 @@ class TextCut(Event):
     embedder: str
     before: int
     after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingFailed(Event):
+    """An embedder gave no vectors: what was to be kept or found is kept or found by its words alone."""
+
+    embedder: str
+    cause: str
 
 
 @dataclass(frozen=True, kw_only=True)

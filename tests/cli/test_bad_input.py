@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -389,3 +390,42 @@ def test_a_fault_of_ours_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) 
     told = cli("teams", "--json")
     refused(told, 1, "internal error: RuntimeError: ouch second line", remedy="run again with --debug")
     assert json.loads(told.out)["error"]["exit_code"] == 1
+
+
+def test_a_name_that_a_terminal_would_obey(cli: Cli, team: Path) -> None:
+    team.write_text('name: t\nagents:\n  - name: "A\\e\\\\pwned"\n    role: x\n')
+    refused(cli("run", team, "x"), 2, "duo.yaml:3", "invisible characters", remedy="mend")
+
+
+def test_what_looks_like_a_key_is_not_repeated(cli: Cli, home: Path, team: Path) -> None:
+    config = home / "config" / "memeplex" / "config.toml"
+    config.parent.mkdir(parents=True)
+    for key in ("sk-realkey123", "gsk_realkey123"):
+        config.write_text(f'[models."openai:x"]\nkey_env = "{key}"')
+        told = cli("run", team, "--model", "openai:x", "--json")
+        assert told.code == 2 and "realkey" not in told.out + told.err and "key_env" in told.err
+    config.write_text('[models."openai:x"]\nkey_env = "MY_KEY"')
+    assert "MY_KEY" in cli("run", team, "--model", "openai:x").err
+
+
+@pytest.mark.parametrize("line", ["timeout = inf", "body = {d = 2020-01-01}", "body = {d = nan}", "window = 1"])
+def test_settings_that_no_request_can_have(cli: Cli, home: Path, team: Path, line: str) -> None:
+    config = home / "config" / "memeplex" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[models."http://127.0.0.1:1/v1#x"]\n{line}')
+    refused(cli("run", team, "--model", "http://127.0.0.1:1/v1#x"), 2, "config.toml", line.split()[0], remedy="known")
+
+
+def test_a_task_on_standard_input_is_utf_8(process: Cli, team: Path, home: Path) -> None:
+    (home / "task.txt").write_bytes(b"\xff\xfehi")
+    with (home / "task.txt").open() as task:
+        refused(process("run", team, "-", "--model", "gpt", stdin=task), 2, "not UTF-8", remedy="iconv")
+
+
+def test_json_says_all_whatever_the_encoding(process: Cli, team: Path, record: Callable[..., str]) -> None:
+    team.write_text(team.read_text().replace("bridge", "橋 Zoë"))
+    model = record(team)
+    told = process("run", team, "--model", model, "--json", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert told.code == 0 and "?" not in told.out
+    shown = process("show", told.json["run"], "--json", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert "橋 Zoë" in shown.json["task"]

@@ -1,9 +1,13 @@
 """What reaches a terminal: no escape sequence of a model's, and a live view that can be read."""
 
 import io
+import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
+from cli.conftest import Cli, Endpoint, said
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -95,3 +99,25 @@ def test_plain_lines_tell_votes_from_turns(monkeypatch: pytest.MonkeyPatch) -> N
         "vote after turn 1 of at most 9, sceptic: OBJECT: no",
         "  sceptic: turn cut, 90 to 40 tokens",
     ]
+
+
+def test_the_files_of_a_run_are_as_private_as_asked_and_of_this_run_alone(
+    cli: Cli, team: Path, endpoint: Endpoint
+) -> None:
+    endpoint.reply = lambda body, number: said(f"\x1b]0;owned\x07 Zoë\x9b31m says {number}\u202e")
+    Path("results").mkdir()
+    Path("results/document.json").write_text("{}")
+    before = os.umask(0o077)
+    try:
+        assert cli("run", team, "--model", endpoint.model, "--out", "results").code == 0
+    finally:
+        os.umask(before)
+    found = {path.name: path for path in Path("results").iterdir()}
+    assert set(found) == {"design.md", "transcript.jsonl", "memories.json", "run.json"}
+    for path in found.values():
+        assert path.stat().st_mode & 0o777 == 0o600
+        text = path.read_text("utf-8")
+        assert not any(char in text for char in "\x1b\x07\x9b\u202e"), path
+    assert "Zoë" in found["design.md"].read_text("utf-8")
+    turns = [json.loads(line) for line in found["transcript.jsonl"].read_text("utf-8").splitlines()]
+    assert "\x9b31m" in turns[0]["content"], "a machine reads it as it was said"

@@ -76,7 +76,7 @@ def test_a_long_cause_is_one_line_of_the_history(cli: Cli, run: str) -> None:
 def test_an_agent_without_a_memory_is_told_from_one_that_is_not_there(cli: Cli, duo: tuple[str, ...]) -> None:
     cli("run", *duo, "--memory", "none", "--max-turns", 1, "--seed", 0)
     told = cli("memory", "show", "A")
-    assert (told.code, told.out) == (0, "A has no memory in this run\n")
+    assert (told.code, told.out) == (0, "A has no memory in this run: it has not spoken yet, or keeps none\n")
     assert cli("memory", "diff", "A").out == told.out
     assert cli("memory", "show", "Z").code == 2
 

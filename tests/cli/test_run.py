@@ -246,3 +246,15 @@ def test_the_sentence_about_a_small_model(cli: Cli, endpoint: Endpoint, team: Pa
     assert f"Written by {small}, a small model: read it as a demonstration, not as advice." in (
         cli("run", team, "--model", small).out
     )
+
+
+def test_a_moderated_run_that_ends_before_any_proposal_says_so(
+    cli: Cli, record: Callable[..., str], home: Path
+) -> None:
+    limited = home / "limited.yaml"
+    library = files("memeplex.teams").joinpath("library/data-pipeline.yaml").read_text("utf-8")
+    limited.write_text(library.replace("max_turns: 40", "max_turns: 3"))
+    model = record(limited)
+    told = cli("run", limited, "--model", model)
+    assert "no proposal was made" in told.out and "Last proposal" not in told.out
+    assert cli("run", limited, "--model", model, "--json").json["answer_kind"] == "message"

@@ -129,7 +129,32 @@ async def test_cached_tokens_of_llama_cpp(server: Server) -> None:
     assert (await model.generate(PROMPT)).usage.cached == 8
 
 
-@pytest.mark.parametrize("amount", ["1e999", "Infinity", "NaN", "-1"])
+async def test_more_from_the_cache_than_was_sent_is_not_believed(server: Server) -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 10**15}}
+    assert (await server.model(chat("x", usage=usage)).generate(PROMPT)).usage.cached == 7
+
+
+@pytest.mark.parametrize("status", [201, 203])
+async def test_a_success_by_another_number_is_one(server: Server, status: int) -> None:
+    answer = web.json_response(chat("x"), status=status)
+    assert (await server.model(answer).generate(PROMPT)).text == "x"
+
+
+async def test_a_byte_order_mark_is_passed_over(server: Server) -> None:
+    answer = web.Response(body=b"\xef\xbb\xbf" + json.dumps(chat("x")).encode(), content_type="application/json")
+    assert (await server.model(answer).generate(PROMPT)).text == "x"
+
+
+@pytest.mark.parametrize("quoted", [KEY, KEY[:5] + "\x1b[0m" + KEY[5:], "\x00".join((KEY[:9], KEY[9:]))])
+async def test_a_key_quoted_in_a_refusal_or_an_error_is_not_repeated(server: Server, quoted: str) -> None:
+    for answer in (chat(None, refusal=f"your key {quoted} is bad"), fault(400, f"your key {quoted} is bad")):
+        with pytest.raises(ModelError) as caught:
+            await server.model(answer).generate(PROMPT)
+        assert KEY not in str(caught.value).replace("\x1b[0m", "").replace("\x00", "")
+        assert "***" in str(caught.value)
+
+
+@pytest.mark.parametrize("amount", ["1e999", "Infinity", "NaN", "-1", "9" * 400])
 async def test_an_amount_that_no_count_can_be_is_not_believed(server: Server, amount: str) -> None:
     text = f'{{"choices": [{{"message": {{"content": "Hi"}}}}], "usage": {{"prompt_tokens": {amount}}}}}'
     done = await server.model(web.Response(text=text)).generate(PROMPT)
@@ -192,6 +217,9 @@ async def test_nul_and_lone_surrogates_are_cleaned_both_ways(server: Server) -> 
         ("<think>I wonder.</think>\n\nYes.", "Yes."),
         ("I wonder.\n</think>\n\nYes.", "Yes."),
         ("Yes, <think> is a tag.", "Yes, <think> is a tag."),
+        ("<think>a</think><think>b</think>Yes.", "Yes."),
+        ("<THINK>a</THINK >\nYes.", "Yes."),
+        ("<think>a <think>b</think> c</think>Yes.", "Yes."),
         ([{"type": "text", "text": "Ye"}, {"type": "text", "text": "s."}], "Yes."),
     ],
 )
@@ -328,6 +356,20 @@ async def test_an_endpoint_that_does_not_answer_in_time(server: Server) -> None:
 
     error = await fails(server.model(never, timeout=0.05), ModelUnavailableError)
     assert "0.05 s" in str(error)
+
+
+async def test_a_redirect_says_where_to(server: Server) -> None:
+    answer = web.Response(status=301, headers={"Location": "https://elsewhere.example/v1"})
+    error = await fails(server.model(answer), ModelError)
+    assert "https://elsewhere.example/v1" in error.remedy
+
+
+async def test_an_answer_that_breaks_off_was_reached(server: Server) -> None:
+    async def cut() -> web.StreamResponse:
+        return web.Response(body=b"not gzip at all", headers={"Content-Encoding": "gzip"})
+
+    error = await fails(server.model(cut), ModelUnavailableError)
+    assert "cannot be read" in str(error) and "cannot be reached" not in str(error)
 
 
 async def test_redirects_do_not_carry_the_key_away(server: Server) -> None:

@@ -278,3 +278,38 @@ async def test_a_name_too_long_is_an_error_of_the_store(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="too long"):
         store.held("r")
     await store.aclose()
+
+
+@pytest.mark.parametrize("store", ["/dev/null", "pipe"])
+async def test_what_is_no_regular_file_is_refused_before_anything_is_made(tmp_path: Path, store: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    opened = SQLiteStore(tmp_path / store)
+    with pytest.raises(StorageError, match="no regular file"):
+        await opened.runs()
+    await opened.aclose()
+    assert names(tmp_path) == {"pipe"}
+
+
+def test_who_looks_whether_a_run_is_held_does_not_hold_it(tmp_path: Path) -> None:
+    """A killed process leaves its lock file; looking at it must not make a resume at the same moment fail."""
+    path = tmp_path / "runs.db"
+    lock = path.with_name("runs.db.locks") / "r.lock"
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from memeplex.storage.sqlite import SQLiteStore
+        store = SQLiteStore(Path(sys.argv[1]))
+        print("go", flush=True)
+        for _ in range(300):
+            store.held("r")
+    """
+    looking = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    assert looking.stdout is not None and looking.stdout.readline() == b"go\n"
+    store = SQLiteStore(path)
+    for _ in range(100):
+        lock.parent.mkdir(exist_ok=True)
+        lock.touch()
+        with store.lock("r"):
+            pass
+    looking.stdout.close()
+    assert looking.wait() == 0

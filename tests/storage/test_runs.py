@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import turn
 
-from memeplex.errors import RunLockedError, StorageError, UnknownNameError
+from memeplex.errors import RunLockedError, StorageError, UnknownNameError, UserError
 from memeplex.messages import Outcome, Task
 from memeplex.storage import MemoryVersion, Run, Store, open_store
 from memeplex.usage import Ledger, Purpose, Usage
@@ -152,7 +152,7 @@ async def test_a_run_is_found_by_a_unique_beginning(store: Store) -> None:
         await store.add_run(run(name))
     assert (await store.run("20260101-aa")).id == "20260101-aa"
     assert (await store.run("20260202-a")).id == "20260202-a", "a whole id is found though another begins with it"
-    with pytest.raises(UnknownNameError, match="no single run"):
+    with pytest.raises(UserError, match="several runs begin with"):
         await store.run("20260101")
     for name in ("2027", "%", "_0260101-aa", "20260101-aA"):
         with pytest.raises(UnknownNameError, match="no run") as caught:

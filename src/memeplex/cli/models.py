@@ -48,7 +48,11 @@ def _standing(entry: dict[str, object]) -> str:
 
 def pull_model(name: str, *, as_json: bool, quiet: bool) -> None:
     """Get a model and say where it is."""
-    path = fetch(name.removeprefix(_LOCAL), quiet=quiet)
+    try:
+        path = fetch(name.removeprefix(_LOCAL), quiet=quiet)
+    except KeyboardInterrupt:
+        say(f"stopped; what has come stays. Go on with: memeplex models pull {name}")
+        raise
     if as_json:
         tell_json({"name": name, "path": str(path), "size": path.stat().st_size})
     else:

@@ -25,6 +25,7 @@ __all__ = [
     "clean",
     "console",
     "cut",
+    "escaped",
     "lost_output",
     "prepare_streams",
     "say",
@@ -40,7 +41,9 @@ _ESCAPES = re.compile(
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # strings: titles, links, clipboard
     r"|\x1b[ -/]*[0-~]"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]|[\ud800-\udfff]")
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\u200e\u200f\ud800-\udfff\U000e0000-\U000e007f]"
+)
 _WIDE = 160
 _LOST = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
@@ -101,9 +104,24 @@ def tell(text: str = "") -> None:
 
 def tell_json(data: Any) -> None:
     """A result for machines: one JSON object, the only thing on standard output."""
-    text = json.dumps(data, ensure_ascii=False, indent=2, default=str)
-    # What JSON lets stand as it is, a terminal may obey. Escaped, it says the same to a machine.
-    _write(sys.stdout, _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text), raw=True)
+    text = escaped(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+    if not _holds(sys.stdout, text):
+        text = json.dumps(data, indent=2, default=str)
+    _write(sys.stdout, text, raw=True)
+
+
+def escaped(text: str) -> str:
+    """JSON in which what a terminal may obey is written as an escape, which says the same to a machine."""
+    return _CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _holds(stream: TextIO, text: str) -> bool:
+    """Whether the stream's encoding has all characters of a text."""
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def say(text: str) -> None:
@@ -151,7 +169,13 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: S
 
     made = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
-        made.add_column(title, justify="right" if title in numbers else "left", overflow="fold")
+        # What stands first is an id or a name, to be copied: it is never folded.
+        made.add_column(
+            title,
+            justify="right" if title in numbers else "left",
+            overflow="fold",
+            no_wrap=title == titles[0],
+        )
     for row in rows:
         made.add_row(*(Text(clean(str(cell))) for cell in row))
     shown = console()

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from memeplex.cli.config import load_settings
 from memeplex.cli.output import say
-from memeplex.errors import StorageError, UnknownNameError
+from memeplex.errors import StorageError, UserError
 from memeplex.storage import Run, Store, file_of, opened_store
 
 __all__ = ["find_run", "read_store"]
@@ -48,7 +48,8 @@ async def find_run(store: Store, run_id: str | None) -> Run:
     """A run by its id, or the newest.
 
     Raises:
-        UnknownNameError: there is no such run, or none at all.
+        UnknownNameError: there is no such run.
+        UserError: there is none at all.
         StorageError: it cannot be read. The one before it is not taken in its stead.
     """
     if run_id is not None:
@@ -57,5 +58,5 @@ async def find_run(store: Store, run_id: str | None) -> Run:
     for error in newest.damaged.values():
         raise error
     if not newest:
-        raise UnknownNameError("run", "newest", remedy="start one: memeplex run data-pipeline")
+        raise UserError("there are no runs yet", remedy="start one: memeplex run data-pipeline")
     return newest[0]

@@ -63,7 +63,8 @@ class Report:
     @property
     def _proposal(self) -> str:
         """The proposal that the outcome hands out; empty where there is none."""
-        found = self.result.outcome.details.get("proposal") if self.result.outcome else None
+        details = self.result.outcome.details if self.result.outcome else {}
+        found = details.get("proposal") if details.get("proposed", True) else None
         return found if isinstance(found, str) else ""
 
     @property
@@ -157,7 +158,10 @@ def print_report(report: Report, *, as_json: bool, quiet: bool, resume: str) -> 
     tell()
     tell(_ending(report))
     tell(_authorship(report.writer))
-    tell(f"Run {report.run.id}, {len(report.result.conversation.turns)} turns, {report.seconds:.0f} s.")
+    turns = report.result.conversation.turns
+    votes = sum(turn.kind is TurnKind.VOTE for turn in turns)
+    counted = f"{len(turns)} turns, {votes} of them votes" if votes else f"{len(turns)} turns"
+    tell(f"Run {report.run.id}, {counted}, {report.seconds:.0f} s.")
     tell()
     print_tokens(report.result.usage)
 
@@ -167,6 +171,8 @@ def _ending(report: Report) -> str:
     status = outcome.status if outcome else ""
     if status == "no_consensus" and report.answer_kind == "proposal":
         return "No consensus was reached before the limit: this is the last proposal, and no document was written."
+    if status == "no_consensus" and report.document is None:
+        return "No consensus was reached before the limit, and no proposal was made: this is what was said last."
     said = {
         "consensus": "Consensus was reached: every agent that votes has accepted the design.",
         "no_consensus": "No consensus was reached: this is the last proposal, which not every agent has accepted.",

@@ -6,7 +6,6 @@ import sys
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -14,92 +13,21 @@ from memeplex.cli.config import Models, Settings, config_file, load_settings
 from memeplex.cli.export import prepare_folder, write_results
 from memeplex.cli.interrupt import INTERRUPTED, Interrupt
 from memeplex.cli.models import fetch_missing
+from memeplex.cli.output import say
+from memeplex.cli.overrides import Overrides
 from memeplex.cli.report import Report, print_report, stored_result
 from memeplex.cli.view import open_view
 from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunLockedError, StorageError, UserError
-from memeplex.memory import parse_memory, takes
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel
 from memeplex.storage import Run, Store, opened_store
 from memeplex.teams import RunResult, Team, TeamSpec, build_team, new_run_id, read_team
 from memeplex.telemetry import Event, RunStarted, subscribe
 
-__all__ = ["Overrides", "Shown", "resume_run", "run_team"]
+__all__ = ["Shown", "resume_run", "run_team"]
 
 STALLED = 6
 """The exit code of a team that turned in circles."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overrides:
-    """What the command line sets in place of the team file."""
-
-    model: str | None = None
-    memory: str | None = None
-    template: Literal["generic", "generated", "manual"] | None = None
-    topology: Literal["local", "shared", "hybrid"] | None = None
-    max_turns: int | None = None
-    layout: Literal["paper", "cached"] | None = None
-    sequential: bool = False
-
-    def applied(self, spec: TeamSpec, settings: Settings) -> TeamSpec:
-        """The team as it will run. What the settings say is for teams that leave it open."""
-        changes = self._of_team(spec)
-        if self.model is None and "model" not in spec.model_fields_set and settings.model:
-            changes["model"] = settings.model
-        agents: dict[str, Any] = {}
-        if self.model is not None:
-            agents["model"] = None
-        if changes.get("memory", {}).get("kind") == "none":
-            agents["memory"] = None
-        changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
-        return _tempered(spec.model_copy(update=changes), settings)
-
-    def _of_team(self, spec: TeamSpec) -> dict[str, Any]:
-        changes: dict[str, Any] = {}
-        if self.model is not None:
-            changes["model"] = self.model
-        if self.memory is not None:
-            changes["memory"] = parse_memory(self.memory)
-            if "template" in changes["memory"]:
-                # A memory asked for with its template is meant so, whatever the team says of templates.
-                changes["template"] = None
-        if self.topology is not None:
-            changes["memory"] = _shared(changes.get("memory", spec.memory), self.topology)
-        if self.template is not None:
-            changes["template"] = self.template
-        if self.max_turns is not None:
-            changes["termination"] = spec.termination.model_copy(update={"max_turns": self.max_turns})
-        if self.layout is not None:
-            changes["layout"] = self.layout
-        if self.sequential:
-            changes["overlap"] = False
-        return changes
-
-
-def _shared(memory: Any, topology: str) -> dict[str, Any]:
-    """A memory with its topology."""
-    settings = {"kind": memory} if isinstance(memory, str) else dict(memory)
-    if not takes(settings["kind"], "topology"):
-        raise UserError(f"memory {settings['kind']} has no topology", remedy="--memory lifelong")
-    return {**settings, "topology": topology}
-
-
-def _tempered(spec: TeamSpec, settings: Settings) -> TeamSpec:
-    """The team with what the settings say of its models' temperatures: after the team file, before its default.
-
-    It becomes a part of the team, so that a resumed run has it too, whatever the settings say by then.
-    """
-    if "temperature" in spec.model_fields_set:
-        return spec
-    said = {name: table.temperature for name, table in settings.config.models.items()}
-    agents = [
-        agent.model_copy(update={"temperature": said.get(agent.model or spec.model)})
-        if agent.temperature is None
-        else agent
-        for agent in spec.agents
-    ]
-    return spec.model_copy(update={"agents": agents})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,9 +72,9 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
     settings = load_settings()
     spec = overrides.applied(read_team(team), settings)
     text = _input() if task == "-" else task if task is not None else spec.task
+    text = Task(text=text).text
     if not text.strip():
         raise UserError(f"team {spec.name} was given no task", remedy=f"memeplex run {shlex.quote(team)} 'WHAT TO DO'")
-    text = Task(text=text).text
     job = Job(
         settings=settings,
         spec=spec.model_copy(update={"task": text}),
@@ -165,7 +93,13 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
 
 def _input() -> str:
     # Python has no standard input where whoever started it has closed that.
-    return sys.stdin.read() if sys.stdin else ""
+    if not sys.stdin:
+        return ""
+    raw = getattr(sys.stdin, "buffer", None)
+    try:
+        return raw.read().decode("utf-8") if raw else sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UserError("the task on standard input is not UTF-8 text", remedy="convert it, with iconv") from error
 
 
 def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
@@ -241,6 +175,8 @@ def _deliver(report: Report, shown: Shown, resume: str) -> int:
     """Write and print what a run came to; gives the exit code."""
     write_results(shown.out, report, resume)
     print_report(report, as_json=shown.json, quiet=shown.quiet, resume=resume)
+    if shown.out and not (shown.json or shown.quiet):
+        say(f"files: {shown.out}")
     if report.result.outcome is None:
         return INTERRUPTED
     return STALLED if report.result.outcome.status == "stalled" else 0

@@ -125,6 +125,7 @@ def _summary(report: Report, status: str, where: str) -> None:
     for name, value in rows:
         tell(f"{name:9} {value}")
     if status not in ("finished", "running"):
-        tell(f"go on     memeplex resume {run.id}{where}")
+        # A team that was built in Python is known there alone.
+        tell(f"go on     {f'memeplex resume {run.id}{where}' if run.spec else 'Team.resume(…), in Python'}")
     elif status == "finished":
         tell(f"result    memeplex resume {run.id}{where}")

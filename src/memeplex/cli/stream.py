@@ -18,8 +18,8 @@ from memeplex.cli.config import Models, Settings, load_settings
 from memeplex.cli.interrupt import INTERRUPTED, Interrupt
 from memeplex.cli.models import fetch_missing
 from memeplex.cli.output import console, cut, say, table, tell, tell_json
+from memeplex.cli.overrides import Overrides
 from memeplex.cli.report import stored_result, usage_json
-from memeplex.cli.run import Overrides
 from memeplex.errors import MemeplexError, UnknownNameError, UserError
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel

@@ -16,6 +16,7 @@ from memeplex.telemetry import (
     ContextCut,
     Event,
     MemoryUpdated,
+    ReplyCut,
     ReplyRetried,
     RunStarted,
     TemplateMade,
@@ -126,6 +127,8 @@ def notice(event: Event) -> str:
     match event:
         case ReplyRetried(model=model, purpose=purpose, reason=reason):
             return reason if reason.startswith(model) else f"{model}, {purpose.value}: {reason}"
+        case ReplyCut(agent=agent, reason=reason, before=before, after=after):
+            return f"{agent}: {reason}, cut from {before} to {after} characters"
         case ContextCut(agent=agent, what=what, before=before, after=after):
             return f"{agent}: {what}, {before} to {after} tokens"
     return ""
@@ -233,7 +236,7 @@ class _Live(_Nothing):
         from rich.text import Text
 
         progress = self._progress
-        now = f"{progress.speaker} speaks" if progress.speaker else "…"
+        now = f"{clean(progress.speaker)} speaks" if progress.speaker else "…"
         stage = f", {progress.stage}" if progress.stage else ""
         head = f"{progress.team}{stage}: turn {progress.current} of at most {progress.most}, {now}"
         parts: list[RenderableType] = [Text(clean(head), style="bold"), Text(progress.cost, style="dim")]
@@ -241,7 +244,7 @@ class _Live(_Nothing):
             parts.append(Text(clean(progress.notice, one_line=True), style="yellow", overflow="ellipsis", no_wrap=True))
         parts.append(Rule(style="dim"))
         for turn in progress.turns[-_NEWEST:]:
-            text = Text.assemble((f"{turn.speaker}: ", "bold cyan"), _short(turn.content))
+            text = Text.assemble((f"{clean(turn.speaker)}: ", "bold cyan"), _short(turn.content))
             text.truncate(self._console.width * 2 - 2, overflow="ellipsis")
             parts.append(text)
         parts += [Rule(style="dim"), self._memories()]

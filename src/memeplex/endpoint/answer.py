@@ -1,7 +1,6 @@
 """What an endpoint answers over HTTP, and the typed error for what went wrong."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,13 +16,19 @@ from memeplex.errors import (
 )
 from memeplex.messages import clean_text, one_line
 
-__all__ = ["Answer", "amount", "failure", "load", "mapping", "too_long"]
+__all__ = ["Answer", "amount", "failure", "load", "mapping", "masked", "too_long"]
 
 _CONTEXT = re.compile(
     r"context.{0,20}(length|window|size|limit)|maximum context|exceed.{0,40}(context|window)|n_ctx"
     r"|prompt is too long|too many (input )?tokens|too large to process",
     re.I | re.S,
 )
+
+
+_MOST = 2**53
+"""Beyond it, a count is none."""
+
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +47,25 @@ def mapping(value: object) -> dict[str, object]:
 
 def amount(value: object) -> int | None:
     """A count in an answer; ``None`` for what no count can be."""
-    # JSON as Python reads it holds NaN and infinities.
-    return int(value) if isinstance(value, int | float) and 0 <= value < math.inf else None
+    # JSON as Python reads it holds NaN, infinities, and numbers of any length.
+    return int(value) if isinstance(value, int | float) and 0 <= value < _MOST else None
 
 
 def load(text: str) -> dict[str, object]:
     """The JSON object in a text; an empty one if there is none."""
     # Not Pydantic: it refuses lone surrogates, which some models do write.
     try:
-        return mapping(json.loads(text))
+        return mapping(json.loads(text.removeprefix("\ufeff")))
     except (ValueError, RecursionError):
         return {}
+
+
+def masked(text: str, secret: str) -> str:
+    """Without the secret, also where control characters that a terminal swallows stand within it."""
+    if not secret:
+        return text
+    bare = _CONTROLS.sub("", text)
+    return bare.replace(secret, "***") if secret in bare else text
 
 
 def too_long(text: str) -> bool:
@@ -79,7 +92,7 @@ def _detail(answer: Answer, secret: str) -> str:
     told = mapping(error).get("message") or error or load(answer.text).get("message") or answer.text
     text = clean_text(told if isinstance(told, str) else json.dumps(told))
     # Before it is cut: half a key is a secret too.
-    return one_line(text.replace(secret, "***") if secret else text, 200)
+    return one_line(masked(text, secret), 200)
 
 
 def failure(answer: Answer, where: str, *, secret: str = "", key_name: str | None = None) -> ModelError:
@@ -100,6 +113,11 @@ def failure(answer: Answer, where: str, *, secret: str = "", key_name: str | Non
         return ModelUnavailableError(message, retry_after=_retry_after(answer.headers))
     if status == 404:
         return ModelNotFoundError(message, remedy="check the model's name and the address")
-    if status == 200:
+    if 300 <= status < 400:
+        there = one_line(masked(clean_text(answer.headers.get("Location", "")), secret), 200)
+        return ModelError(
+            message, remedy=f"use the address that it points to: {there}" if there else "mend the address"
+        )
+    if 200 <= status < 300:
         return ModelError(f"{where}: the answer holds no reply: {detail}", remedy="does the address end in /v1?")
     return ModelError(message)

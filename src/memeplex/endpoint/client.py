@@ -11,7 +11,7 @@ import aiohttp
 from pydantic import SecretStr
 
 from memeplex.endpoint.address import split_address
-from memeplex.endpoint.answer import Answer, failure
+from memeplex.endpoint.answer import Answer, failure, masked
 from memeplex.endpoint.gate import check_allowed
 from memeplex.errors import AuthenticationError, ModelError, ModelUnavailableError, UserError
 
@@ -68,7 +68,12 @@ class Endpoint:
         self._query = f"?{parts.query}" if parts.query else ""
         self._key = api_key.get_secret_value().strip() if api_key else ""
         if not (self._key.isascii() and self._key.isprintable()):
-            raise AuthenticationError(f"the key for {name} holds characters that cannot be sent")
+            raise AuthenticationError(
+                f"the key for {name} holds characters that cannot be sent",
+                remedy=f"set the environment variable {key_name} anew"
+                if key_name
+                else "give the key as it was given out",
+            )
         self._key_name = key_name
         self._timeout = aiohttp.ClientTimeout(total=timeout)
         self._longest = longest
@@ -113,6 +118,11 @@ class Endpoint:
             raise ModelUnavailableError(
                 f"{self.where} did not answer within {self._timeout.total:g} s", remedy="raise timeout"
             ) from error
+        except (aiohttp.ClientPayloadError, aiohttp.ClientResponseError) as error:
+            raise ModelUnavailableError(
+                f"{self.where} sent an answer that cannot be read ({type(error).__name__})",
+                remedy="is there an HTTP server of the OpenAI kind at that address, and a stable connection?",
+            ) from error
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             # UnicodeError: a host name that cannot be written in DNS.
             cause = type(error).__name__ if not isinstance(error, OSError) else (error.strerror or "no route")
@@ -130,6 +140,10 @@ class Endpoint:
                     f"{self.where} sent more than {self._longest:,} bytes", remedy="is there a model at that address?"
                 )
         return bytes(raw)
+
+    def masked(self, text: str) -> str:
+        """A text of the endpoint's without the key."""
+        return masked(text, self._key)
 
     def failure(self, answer: Answer) -> ModelError:
         """The typed error for an answer that does not hold what was asked for; never holds the key."""

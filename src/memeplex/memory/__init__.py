@@ -1,6 +1,6 @@
 """What an agent keeps: one protocol, one file for each design."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import Any
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from memeplex.errors import UserError
 from memeplex.memory.base import Memory, MemoryScope, MemorySettings, Recollection
+from memeplex.memory.combined import CombinedSettings
 from memeplex.memory.notes import condense
 from memeplex.registry import Registry
 
@@ -18,6 +19,7 @@ __all__ = [
     "MemorySettings",
     "Recollection",
     "argument_error",
+    "combine_memories",
     "condense",
     "create_memory",
     "memories",
@@ -58,6 +60,23 @@ def create_memory(name: str, arguments: Mapping[str, Any] | None = None) -> Memo
     return settings
 
 
+def combine_memories(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> MemorySettings:
+    """One memory out of several designs, each by its name and arguments: what each brings back stands side by side.
+
+    Raises:
+        UnknownNameError: there is no such design.
+        UserError: there is none, a design stands there twice, or it has no such argument.
+    """
+    made = [create_memory(name, arguments) for name, arguments in parts]
+    designs = [type(settings) for settings in made]
+    if not made or len(set(designs)) < len(designs):
+        raise UserError(
+            f"memories {', '.join(name for name, _ in parts)}: one agent has each design once",
+            remedy="name different ones, such as [intrinsic, lifelong]",
+        )
+    return made[0] if len(made) == 1 else CombinedSettings(tuple(made))
+
+
 def takes(name: str, argument: str) -> bool:
     """Whether the memory design of that name has that argument.
 
@@ -84,8 +103,16 @@ def argument_error(what: str, design: Any, error: ValidationError) -> UserError:
     return UserError(f"{what}: {f'{where}: ' if where else ''}{text}", remedy="mend the value, or leave it out")
 
 
-def parse_memory(text: str) -> dict[str, Any]:
-    """``NAME,argument=value,…`` as a mapping with ``kind``, such as ``intrinsic,mode=patch,source=heard``."""
+def parse_memory(text: str) -> dict[str, Any] | list[dict[str, Any]]:
+    """``NAME,argument=value,…`` as a mapping with ``kind``, such as ``intrinsic,mode=patch,source=heard``.
+
+    Several, joined by ``+``, are a list of such mappings: ``intrinsic+lifelong,topology=shared``.
+    """
+    parts = [_parse_one(part) for part in text.split("+")]
+    return parts if len(parts) > 1 else parts[0]
+
+
+def _parse_one(text: str) -> dict[str, Any]:
     kind, *pairs = (part.strip() for part in text.split(","))
     arguments: dict[str, Any] = {"kind": kind}
     for pair in pairs:

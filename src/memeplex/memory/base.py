@@ -1,7 +1,7 @@
 """The protocol of a memory: retrieve, update, consolidate."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from memeplex.messages import Conversation, Outcome, Turn
@@ -56,7 +56,8 @@ class MemoryScope:
     """Whose memory it is, and what it works with.
 
     ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns. ``members``
-    are all agents of the team, and ``store`` is where the run is kept, if it is.
+    are all agents of the team with their roles, ``store`` is where the run is kept, if it is, and ``conversation`` is
+    the transcript that all of them share, as far as it has come.
     """
 
     agent: str
@@ -67,8 +68,9 @@ class MemoryScope:
     seed: int = 0
     run: str = ""
     team: str = ""
-    members: Sequence[str] = ()
+    members: Mapping[str, str] = field(default_factory=dict)
     store: Store | None = None
+    conversation: Conversation | None = None
 
 
 class MemorySettings(Protocol):

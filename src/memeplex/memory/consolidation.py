@@ -5,22 +5,25 @@ episodes are grouped, and groups that hold a success become procedures.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memeplex.autonoms import draw_lessons as lessons
 from memeplex.autonoms.draw_lessons import draw_lessons
 from memeplex.autonoms.write_procedure import Example, write_procedure
-from memeplex.errors import ConflictError, ModelError
+from memeplex.errors import ModelError, ModelUnavailableError
 from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
 from memeplex.memory.base import MemoryScope
 from memeplex.memory.grouping import group
-from memeplex.memory.notes import supported
+from memeplex.memory.notes import words
+from memeplex.memory.retrieval import RETRIEVAL
+from memeplex.memory.topology import joined
 from memeplex.messages import one_line
 from memeplex.models import Settings
-from memeplex.storage import Job, Jobs, Record
+from memeplex.storage import Job, Jobs, JobState, Record, new_id
 from memeplex.telemetry import MemoryConsolidated, emit
 from memeplex.usage import Ledger, Purpose, Usage
 
@@ -31,13 +34,17 @@ __all__ = ["CONSOLIDATION", "LESSONS", "Consolidation"]
 
 LESSONS = "lessons"
 CONSOLIDATION = "consolidation"
+_KINDS = (LESSONS, CONSOLIDATION)
 
 _LEASE = 900.0
 """Seconds for the calls of one job; then another worker takes it for lost."""
 _NEWEST = 200
-"""Episodes that one consolidation looks at."""
+"""Episodes that one consolidation looks at; more where N tasks of the whole team are more."""
+_JOBS = 1_000_000
 _EXAMPLES = 5
-"""Episodes that one procedure is written from at most."""
+"""Episodes that one procedure is written from at most, the newest that succeeded."""
+_WARNINGS = 2
+"""Failed ones beside these, for what has to be prevented."""
 
 
 class Consolidation:
@@ -56,48 +63,82 @@ class Consolidation:
         self._scope = scope
         self._settings = settings
         self._owner = owner
-        self._worker = f"{scope.run}/{scope.agent}/{secrets.token_hex(4)}"
-        self._ledger = Ledger()
+        self._window = max(_NEWEST, settings.every * max(1, len(scope.members)))
+        self._name = joined(scope.run, scope.agent)
+        self._spent = Ledger()
 
     async def enqueue(self, episode_id: str) -> None:
-        """Ask for the lessons of an episode and, when N tasks are full, for a consolidation."""
+        """Ask for the lessons of an episode and, when N tasks are full, for a consolidation.
+
+        So that nothing is left out that an earlier process did not live to ask for, it is the episodes that are
+        counted, and all that have no lessons are asked for; what is done already is not done again.
+        """
         owner = self._owner(episodes.EPISODE)
-        await self._jobs.enqueue(Job(kind=LESSONS, owner=owner, key=episode_id, payload={"episode": episode_id}))
-        tasks = len({record.provenance.run for record in await self._episodes(owner)})
-        if self._settings.procedures and tasks and tasks % self._settings.every == 0:
-            await self._jobs.enqueue(Job(kind=CONSOLIDATION, owner=owner, key=str(tasks)))
+        records = await self._episodes(owner)
+        bare = [record.id for record in records if not episodes.as_episode(record).lessons]
+        for name in dict.fromkeys([*bare, episode_id]):
+            await self._jobs.enqueue(Job(kind=LESSONS, owner=owner, key=name, payload={"episode": name}))
+        if not self._settings.procedures:
+            return
+        past = await self._jobs.jobs(kinds=[CONSOLIDATION], owner=owner, limit=_JOBS)
+        until, last = (past[-1].payload.get("until", ""), past[-1].payload.get("run")) if past else ("", None)
+        fresh = {record.provenance.run for record in records if record.id > until} - {last}
+        if len(fresh) >= self._settings.every:
+            await self._ask(owner, self._scope.run, records)
+
+    async def enqueue_again(self) -> None:
+        """Ask for a consolidation, whatever is new."""
+        owner = self._owner(episodes.EPISODE)
+        await self._ask(owner, new_id(), await self._episodes(owner))
+
+    async def _ask(self, owner: str, key: str, records: Sequence[Record]) -> None:
+        last = records[-1] if records else None
+        payload = {"until": last.id, "run": last.provenance.run} if last else {}
+        await self._jobs.enqueue(Job(kind=CONSOLIDATION, owner=owner, key=joined(key), payload=payload))
 
     async def drain(self) -> Ledger:
         """Do what is due, and what failed before; gives what it cost. A failing model leaves its job behind."""
         owner = self._owner(episodes.EPISODE)
-        await self._jobs.retry([LESSONS, CONSOLIDATION], owner)
-        while True:
-            # All lessons first: procedures are written from them.
-            job = await self._claim(LESSONS, owner) or await self._claim(CONSOLIDATION, owner)
-            if job is None:
-                return self._ledger
-            await self._do(job, owner)
+        await self._reclaim(owner)
+        await self._jobs.retry(_KINDS, owner)
+        # All lessons first: procedures are written from them.
+        while (job := await self._claim(LESSONS, owner) or await self._claim(CONSOLIDATION, owner)) is not None:
+            if not await self._do(job, owner):
+                break
+        return self._spent
+
+    async def _reclaim(self, owner: str) -> None:
+        """Take back what an earlier process of this run held: whoever works on the run now is the only one who does."""
+        for job in await self._jobs.jobs(states=[JobState.RUNNING], kinds=_KINDS, owner=owner, limit=_JOBS):
+            if job.worker.rpartition(" ")[0] == self._name:
+                await self._jobs.renew(job, seconds=0)
 
     async def _claim(self, kind: str, owner: str) -> Job | None:
-        return await self._jobs.claim([kind], self._worker, seconds=_LEASE, owner=owner)
+        worker = f"{self._name} {secrets.token_hex(4)}"
+        return await self._jobs.claim([kind], worker, seconds=_LEASE, owner=owner)
 
-    async def _do(self, job: Job, owner: str) -> None:
-        before, status, cause = self._ledger, "done", ""
+    async def _do(self, job: Job, owner: str) -> bool:
+        """One job; false where the model is out of reach, so that the others may wait as well."""
+        purpose = Purpose.LESSON if job.kind == LESSONS else Purpose.CONSOLIDATION
+        costs: list[Usage] = []
+        status, reached = "done", True
         try:
             if job.kind == LESSONS:
-                cause = await self._lessons(str(job.payload["episode"]))
+                cause = await self._lessons(str(job.payload["episode"]), costs)
             else:
-                cause = await self._procedures(owner)
+                cause = await self._procedures(owner, costs)
         except ModelError as error:
-            self._spent(Purpose.LESSON if job.kind == LESSONS else Purpose.CONSOLIDATION, error.usage)
-            status, cause = "failed", one_line(str(error))
+            costs.append(error.usage)
+            status, cause, reached = "failed", one_line(str(error)), not isinstance(error, ModelUnavailableError)
             await self._jobs.fail(job, cause)
         else:
             await self._jobs.finish(job)
-        usage = Ledger({p: u for p, u in self._ledger.items() if u != before.get(p)})
+        usage = Ledger({purpose: total}) if (total := sum(costs, Usage())) != Usage() else Ledger()
+        self._spent += usage
         emit(MemoryConsolidated(agent=self._scope.agent, job=job.kind, status=status, cause=cause, usage=usage))
+        return reached
 
-    async def _lessons(self, episode_id: str) -> str:
+    async def _lessons(self, episode_id: str, costs: list[Usage]) -> str:
         found = await self._archive.records.get([episode_id])
         if not found or (episode := episodes.as_episode(found[0])).lessons:
             return "nothing left to do"
@@ -110,59 +151,66 @@ class Consolidation:
             outcome=episode.told,
             success=episode.success,
         )
-        self._spent(Purpose.LESSON, completion.usage)
+        costs.append(completion.usage)
+        told = await self._told(found[0])
         # Small models give their instructions back as lessons.
-        source = "\n".join([found[0].text, *episode.actions, episode.told])
-        lessons = [one for one in dict.fromkeys(completion.output.lessons) if supported(one, source)]
-        while True:
-            record = found[0]
-            payload = {**record.payload, "lessons": lessons}
-            try:
-                await self._archive.records.edit(
-                    record.model_copy(update={"payload": payload}), actor=self._scope.agent, cause="lessons"
-                )
-            except ConflictError:
-                if not (found := await self._archive.records.get([episode_id])):
-                    return "the episode was forgotten"
-                continue
-            return f"{len(lessons)} lessons"
+        drawn = [lesson for lesson in dict.fromkeys(completion.output.lessons) if not _repeats(lesson, told)]
 
-    async def _procedures(self, owner: str) -> str:
-        records = await self._episodes(owner)
-        known = await self._known()
+        def taught(record: Record) -> Record:
+            return record.model_copy(update={"payload": {**record.payload, "lessons": drawn}})
+
+        if await self._archive.revise(episode_id, taught, actor=self._scope.agent, cause="lessons") is None:
+            return "the episode was forgotten"
+        return f"{len(drawn)} lessons"
+
+    async def _told(self, episode: Record) -> list[str]:
+        """What the agent was told itself, and what the model is: none of it is a lesson of this task."""
+        given = await self._archive.records.by_key(self._owner(RETRIEVAL), RETRIEVAL, episode.key)
+        return [self._scope.role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
+
+    async def _procedures(self, owner: str, costs: list[Usage]) -> str:
+        place, actor = self._owner(procedures.PROCEDURE), self._scope.agent
+        await procedures.tidy(self._archive, place, actor=actor)
+        seen = await self._episodes(owner)
+        spoilt = _sources(one for one in await self._known(place) if one.retired)
+        records = [record for record in seen if record.id not in spoilt]
         adopted = 0
         for members in await self._groups(records):
             chosen = [records[i] for i in members]
-            outcomes = {record.id: episodes.as_episode(record).success for record in chosen}
-            if len(chosen) < 2 or not any(outcomes.values()) or _covered(outcomes, known):
+            if not _recurring(chosen) or _covered(chosen, await self._known(place)):
                 continue
-            best = [record for record in chosen if outcomes[record.id]][:_EXAMPLES]
             settings = Settings(purpose=Purpose.CONSOLIDATION, max_tokens=500, temperature=0.0, seed=self._scope.seed)
-            completion = await write_procedure(self._scope.model, settings, episodes=[_example(r) for r in best])
-            self._spent(Purpose.CONSOLIDATION, completion.usage)
+            completion = await write_procedure(self._scope.model, settings, episodes=_examples(chosen))
+            costs.append(completion.usage)
             record = procedures.record_of(
                 completion.output,
-                owner=self._owner(procedures.PROCEDURE),
-                sources=outcomes,
-                author=self._scope.agent,
+                owner=place,
+                sources=[_trial(record) for record in chosen],
+                author=actor,
                 model=completion.model,
             )
-            await procedures.adopt(self._archive, record, known, actor=self._scope.agent)
-            known = await self._known()
+            await procedures.adopt(self._archive, record, seen={one.id for one in seen}, actor=actor)
             adopted += 1
-        return f"{adopted} procedures from {len(records)} episodes{await self._retire(known)}"
+        return f"{adopted} procedures from {len(seen)} episodes{await self._retire(place)}"
 
-    async def _retire(self, known: Sequence[Record]) -> str:
+    async def _retire(self, place: str) -> str:
         """What keeps failing is retired; its history says why."""
-        retired = 0
-        for record in known:
+        settings, retired = self._settings, 0
+
+        def judged(record: Record) -> Record | None:
             procedure = procedures.as_procedure(record)
-            tried = len(procedure.applications) >= self._settings.prune_after
-            if tried and procedure.success_rate < self._settings.prune_below and not procedure.retired:
-                changed = record.model_copy(update={"payload": {**record.payload, "retired": True}})
-                await self._archive.records.edit(changed, actor=self._scope.agent, cause="it keeps failing")
-                retired += 1
+            tried = len(procedure.applications) >= settings.prune_after
+            if procedure.retired or not tried or procedure.success_rate >= settings.prune_below:
+                return None
+            return record.model_copy(update={"payload": {**record.payload, "retired": True}})
+
+        for record in await procedures.known(self._archive, place):
+            now = await self._archive.revise(record.id, judged, actor=self._scope.agent, cause="it keeps failing")
+            retired += now is not None and now.revision > record.revision
         return f", {retired} retired" if retired else ""
+
+    async def _known(self, place: str) -> list[procedures.Procedure]:
+        return [procedures.as_procedure(record) for record in await procedures.known(self._archive, place)]
 
     async def _groups(self, records: Sequence[Record]) -> list[list[int]]:
         embedder = self._archive.embedder
@@ -178,25 +226,47 @@ class Consolidation:
         return group(likeness, self._settings.grouped_from)
 
     async def _episodes(self, owner: str) -> list[Record]:
-        return await self._archive.records.newest(owner, episodes.EPISODE, limit=_NEWEST)
+        return await self._archive.records.newest(owner, episodes.EPISODE, limit=self._window)
 
-    async def _known(self) -> list[Record]:
-        return await self._archive.records.newest(self._owner(procedures.PROCEDURE), procedures.PROCEDURE, limit=1000)
 
-    def _spent(self, purpose: Purpose, usage: Usage) -> None:
-        self._ledger += Ledger({purpose: usage})
+def _repeats(lesson: str, told: Iterable[str]) -> bool:
+    """Whether a lesson says no more than something that was told."""
+    own = words(lesson)
+    return any(own <= words(text) for text in told)
 
 
 def _gist(record: Record) -> str:
-    lessons = " ".join(episodes.as_episode(record).lessons)
-    return f"{record.text[:1000]}\n{lessons}"
+    drawn = " ".join(episodes.as_episode(record).lessons)
+    return f"{record.text[:1000]}\n{drawn}"
+
+
+def _recurring(records: Sequence[Record]) -> bool:
+    """Whether there is a pattern: more than one task, and a success. Several agents in one task are one task."""
+    runs = {record.provenance.run for record in records}
+    return len(runs) > 1 and any(episodes.as_episode(record).success for record in records)
+
+
+def _covered(records: Sequence[Record], known: Iterable[procedures.Procedure]) -> bool:
+    """Whether a procedure has been made of these episodes already."""
+    ids = {record.id for record in records}
+    return any(ids <= one.sources for one in known)
+
+
+def _sources(known: Iterable[procedures.Procedure]) -> set[str]:
+    return {name for one in known for name in one.sources}
+
+
+def _trial(record: Record) -> procedures.Trial:
+    return procedures.Trial(use=record.key, success=episodes.as_episode(record).success, episode=record.id)
+
+
+def _examples(records: Sequence[Record]) -> list[Example]:
+    """The newest that succeeded, then some that failed: what works, and what to prevent."""
+    won = [record for record in records if episodes.as_episode(record).success][-_EXAMPLES:]
+    lost = [record for record in records if not episodes.as_episode(record).success][-_WARNINGS:]
+    return [_example(record) for record in (*won, *lost)]
 
 
 def _example(record: Record) -> Example:
     episode = episodes.as_episode(record)
     return Example(task=record.text[:500], success=episode.success, lessons=episode.lessons, outcome=episode.told)
-
-
-def _covered(outcomes: dict[str, bool], known: Sequence[Record]) -> bool:
-    """Whether a procedure has been made of these episodes already."""
-    return any(outcomes.keys() <= procedures.as_procedure(record).sources.keys() for record in known)

@@ -5,24 +5,42 @@ from numpy.typing import NDArray
 
 __all__ = ["group"]
 
+_DIGITS = 6
+"""Digits that count: what differs less is equally alike."""
+
 
 def group(likeness: NDArray[np.float32], least: float) -> list[list[int]]:
     """Groups of rows whose mean likeness to each other is ``least`` or more, each in order, by their first member.
 
-    ``likeness`` is a square, symmetric matrix. The result depends on it alone: the same episodes are grouped in the
-    same way however often they are.
+    ``likeness`` is a square, symmetric matrix. Groups that are equally alike are merged at once (Fernández & Gómez,
+    "Solving non-uniqueness in agglomerative hierarchical clustering using multidendrograms", 2008), so that the sets
+    depend on the likeness alone and not on the order of the rows.
     """
     groups = [[i] for i in range(len(likeness))]
-    means = likeness.astype(np.float64)
-    np.fill_diagonal(means, -np.inf)
+    totals = likeness.astype(np.float64)
     while len(groups) > 1:
-        a, b = sorted(divmod(int(np.argmax(means)), len(groups)))
-        if means[a, b] < least:
+        sizes = np.array([len(one) for one in groups])
+        means = np.round(totals / np.outer(sizes, sizes), _DIGITS)
+        np.fill_diagonal(means, -np.inf)
+        best = means.max()
+        if best < least:
             break
-        sizes = len(groups[a]), len(groups[b])
-        merged = (means[a] * sizes[0] + means[b] * sizes[1]) / sum(sizes)
-        means[a], means[:, a] = merged, merged
-        means[a, a] = -np.inf
-        means = np.delete(np.delete(means, b, 0), b, 1)
-        groups[a] = sorted(groups[a] + groups.pop(b))
+        parts = _connected(means == best)
+        members = np.array([[float(i in part) for i in range(len(groups))] for part in parts])
+        totals = members @ totals @ members.T
+        groups = [sorted(row for i in part for row in groups[i]) for part in parts]
     return sorted(groups)
+
+
+def _connected(linked: NDArray[np.bool_]) -> list[list[int]]:
+    """What is linked, directly or through others."""
+    parts: list[list[int]] = []
+    left = set(range(len(linked)))
+    while left:
+        part = [left.pop()]
+        for i in part:
+            near = [j for j in left if linked[i, j] or linked[j, i]]
+            left.difference_update(near)
+            part += near
+        parts.append(sorted(part))
+    return parts

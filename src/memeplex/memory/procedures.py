@@ -6,10 +6,9 @@ episodes, guidance on tools, failure categories to pre-empt.
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from memeplex.autonoms.write_procedure import Strategy
 from memeplex.errors import ConflictError
@@ -17,24 +16,40 @@ from memeplex.memory.archive import Archive
 from memeplex.memory.notes import words
 from memeplex.storage import Provenance, Record
 
-__all__ = ["PROCEDURE", "Procedure", "adopt", "applied", "as_procedure", "record_of"]
+__all__ = ["PROCEDURE", "Procedure", "Trial", "adopt", "applied", "as_procedure", "known", "record_of", "tidy"]
 
 PROCEDURE = "procedure"
 """The kind of these records."""
 
-_REMEMBERED = 200
-"""Applications that are kept one by one; older ones are counts."""
+_REMEMBERED = 400
+"""Trials that are kept one by one; older ones are counts."""
 
 _ALIKE = 0.85
 """The share of words two strategies have in common when they say the same."""
+
+_PAGE = 500
+
+
+class Trial(BaseModel):
+    """One task of one agent that speaks for or against a procedure. ``use`` names its run and the agent.
+
+    ``episode`` is set where the procedure was made of it, ``applied`` where the agent had the procedure before it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    use: str
+    success: bool
+    episode: str = ""
+    applied: bool = False
 
 
 class Procedure(BaseModel):
     """What a procedure record holds beside its text.
 
-    ``sources`` are the episodes that it was made of, and ``applications`` the runs and agents that used it, each with
-    whether it succeeded, so that none counts twice; ``successes`` and ``failures`` are applications long past. A
-    ``retired`` one has kept failing: it is shown to nobody, and stays so that it is not made again.
+    A task counts once, whether the procedure was made of it, applied in it, or both. ``successes`` and ``failures`` are
+    trials long past. ``merged`` are the ids of procedures that it has taken in. A ``retired`` one has kept failing: it
+    is shown to nobody, and stays so that it is not made again.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -43,30 +58,36 @@ class Procedure(BaseModel):
     strategy: str
     tools: tuple[str, ...] = ()
     failures_to_prevent: tuple[str, ...] = ()
-    sources: dict[str, bool] = Field(default_factory=dict)
+    trials: tuple[Trial, ...] = ()
     successes: int = 0
     failures: int = 0
-    applications: dict[str, bool] = Field(default_factory=dict)
+    merged: tuple[str, ...] = ()
     retired: bool = False
 
     @property
     def won(self) -> int:
         """Tasks that succeeded with it, its sources among them."""
-        return self.successes + sum(self._tried)
+        return self.successes + sum(trial.success for trial in self.trials)
 
     @property
     def lost(self) -> int:
         """Tasks that failed with it."""
-        return self.failures + len(self._tried) - sum(self._tried)
+        return self.failures + sum(not trial.success for trial in self.trials)
 
     @property
-    def _tried(self) -> list[bool]:
-        return [*self.sources.values(), *self.applications.values()]
+    def applications(self) -> list[Trial]:
+        """The trials that it was applied in."""
+        return [trial for trial in self.trials if trial.applied]
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """The ids of the episodes that it was made of."""
+        return frozenset(trial.episode for trial in self.trials if trial.episode)
 
     @property
     def success_rate(self) -> float:
-        """Successes of all; 0 when it was never tried."""
-        return self.won / (self.won + self.lost) if self.won + self.lost else 0.0
+        """Successes of all; an even chance when it was never tried, as one that came from elsewhere."""
+        return self.won / (self.won + self.lost) if self.won + self.lost else 0.5
 
 
 def as_procedure(record: Record) -> Procedure:
@@ -74,14 +95,14 @@ def as_procedure(record: Record) -> Procedure:
     return Procedure.model_validate(record.payload)
 
 
-def record_of(strategy: Strategy, *, owner: str, sources: Mapping[str, bool], author: str, model: str) -> Record:
+def record_of(strategy: Strategy, *, owner: str, sources: Sequence[Trial], author: str, model: str) -> Record:
     """A new procedure, from source episodes that succeeded or not."""
     procedure = Procedure(
         title=strategy.title,
         strategy=strategy.strategy,
         tools=tuple(strategy.tools),
         failures_to_prevent=tuple(strategy.failures),
-        sources=dict(sorted(sources.items())),
+        trials=tuple(sources),
     )
     return Record(
         owner=owner,
@@ -90,38 +111,84 @@ def record_of(strategy: Strategy, *, owner: str, sources: Mapping[str, bool], au
         payload=procedure.model_dump(mode="json"),
         provenance=Provenance(author=author, model=model),
         # One set of episodes gives one procedure, however often it is looked at.
-        key=source_key(sources),
+        key=hashlib.sha256("\n".join(sorted(procedure.sources)).encode()).hexdigest(),
     )
 
 
-def source_key(sources: Sequence[str] | Mapping[str, bool]) -> str:
-    """The key of the procedure that a set of episodes gives."""
-    return hashlib.sha256("\n".join(sorted(sources)).encode()).hexdigest()
+async def known(archive: Archive, owner: str) -> list[Record]:
+    """All procedures of an owner, retired ones too, oldest first."""
+    found: list[Record] = []
+    while page := await archive.records.page(owner, [PROCEDURE], limit=_PAGE, after=found[-1].id if found else ""):
+        found += page
+    return found
 
 
-async def adopt(archive: Archive, record: Record, known: Sequence[Record], *, actor: str) -> Record:
-    """Keep a new procedure. It takes the place of those that it says anew, with all that is known of them.
+async def adopt(archive: Archive, record: Record, *, seen: Collection[str], actor: str) -> Record:
+    """Keep a new procedure, made from the episodes ``seen``. Where it says others anew, it takes their place.
 
-    These are procedures whose source episodes are among its own, and those with the same title and nearly the same
-    words. Their applications are carried over, so nothing that was learnt about them is lost.
+    These are procedures whose source episodes, as far as they were seen, are among its own, and those with the same
+    title and nearly the same words. All that is known of them is carried over, so nothing learnt is lost.
     """
     new = as_procedure(record)
-    old = [one for one in known if _contained(one, new) or _same(as_procedure(one), new)]
-    if not old:
-        await archive.keep([record], actor=actor, cause="consolidation")
-        return record
-    merged = _merged([as_procedure(one) for one in old], new)
-    first, *rest = sorted(old, key=lambda one: (one.created, one.id))
-    changed = first.model_copy(update={"text": record.text, "payload": merged.model_dump(mode="json")})
-    kept = await archive.change(changed, actor=actor, cause=f"consolidation: {len(new.sources)} episodes")
-    for one in rest:
-        await archive.records.forget(one.owner, [one.id], actor=actor, cause=f"merged into {kept.id}")
-    return kept
+    while True:
+        old = [one for one in await known(archive, record.owner) if _says_anew(new, as_procedure(one), seen)]
+        if not old:
+            await archive.keep([record], actor=actor, cause="consolidation")
+            return record
+        first, *rest = old
+        merged = _folded(new, as_procedure(first), first.id)
+        changed = first.model_copy(update={"text": record.text, "payload": merged.model_dump(mode="json")})
+        try:
+            kept = await archive.change(changed, actor=actor, cause=f"consolidation: {len(new.sources)} episodes")
+        except ConflictError:
+            continue
+        for one in rest:
+            kept = await _take_in(archive, kept, one, actor=actor)
+        return kept
 
 
-def _contained(record: Record, new: Procedure) -> bool:
-    sources = as_procedure(record).sources.keys()
-    return bool(sources) and sources <= new.sources.keys()
+async def tidy(archive: Archive, owner: str, *, actor: str) -> None:
+    """Merge what is there twice: the same text, or made of episodes that another is made of as well.
+
+    Also makes up for a merge that was broken off.
+    """
+    kept: list[Record] = []
+    for record in await known(archive, owner):
+        procedure = as_procedure(record)
+        for i, one in enumerate(kept):
+            other = as_procedure(one)
+            if record.id in other.merged or _says_anew(other, procedure, procedure.sources):
+                kept[i] = await _take_in(archive, one, record, actor=actor)
+                break
+            if one.id in procedure.merged or _says_anew(procedure, other, other.sources):
+                kept[i] = await _take_in(archive, record, one, actor=actor)
+                break
+        else:
+            kept.append(record)
+
+
+async def _take_in(archive: Archive, kept: Record, gone: Record, *, actor: str) -> Record:
+    cause = f"merged into {kept.id}"
+
+    async def fold(last: Record) -> Record:
+        def folded(record: Record) -> Record | None:
+            before = as_procedure(record)
+            after = _folded(before, as_procedure(last), last.id)
+            after = after.model_copy(update={"merged": _union(after.merged, [last.id])})
+            return None if after == before else record.model_copy(update={"payload": after.model_dump(mode="json")})
+
+        return await archive.revise(kept.id, folded, actor=actor, cause=f"takes in {last.id}") or kept
+
+    kept = await fold(gone)
+    await archive.records.forget(gone.owner, [gone.id], actor=actor, cause=cause)
+    # What was noted on it in between.
+    past = [change.record for change in await archive.records.history(gone.id) if change.record is not None]
+    return await fold(past[-1]) if past else kept
+
+
+def _says_anew(new: Procedure, old: Procedure, seen: Collection[str]) -> bool:
+    sources = old.sources.intersection(seen)
+    return (bool(sources) and sources <= new.sources) or _same(old, new)
 
 
 def _same(one: Procedure, other: Procedure) -> bool:
@@ -135,37 +202,63 @@ def _title(procedure: Procedure) -> str:
     return re.sub(r"\W+", " ", procedure.title).strip().casefold()
 
 
-def _merged(old: Sequence[Procedure], new: Procedure) -> Procedure:
-    sources = {source: won for procedure in (*old, new) for source, won in procedure.sources.items()}
-    applications = {use: won for procedure in old for use, won in procedure.applications.items()}
-    past = {"successes": sum(p.successes for p in old), "failures": sum(p.failures for p in old)}
-    return new.model_copy(update={"sources": dict(sorted(sources.items())), "applications": applications, **past})
+def _folded(new: Procedure, old: Procedure, old_id: str) -> Procedure:
+    """What is known of both, in the words of the new one. Once more changes nothing."""
+    past = Procedure(title="", strategy="") if old_id in new.merged else old
+    return _bounded(
+        new.model_copy(
+            update={
+                "trials": _trials([*old.trials, *new.trials]),
+                "successes": new.successes + past.successes,
+                "failures": new.failures + past.failures,
+                "merged": _union(old.merged, new.merged),
+                "retired": new.retired or old.retired,
+            }
+        )
+    )
 
 
-async def applied(archive: Archive, record_id: str, use: str, success: bool, *, actor: str) -> Record | None:
-    """Note that a procedure was used, and how it went; ``use`` names the run and the agent. Twice is once."""
-    while True:
-        found = await archive.records.get([record_id])
-        if not found:
-            return None
-        record = found[0]
+def _union(*names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for some in names for name in some))
+
+
+def _trials(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """Each use once, where it first stood, with all that is known of it."""
+    found: dict[str, Trial] = {}
+    for trial in trials:
+        if (one := found.get(trial.use)) is not None:
+            trial = trial.model_copy(
+                update={"episode": trial.episode or one.episode, "applied": trial.applied or one.applied}
+            )
+        found[trial.use] = trial
+    return tuple(found.values())
+
+
+def _bounded(procedure: Procedure) -> Procedure:
+    past, kept = procedure.trials[:-_REMEMBERED], procedure.trials[-_REMEMBERED:]
+    won = sum(trial.success for trial in past)
+    update = {"trials": kept, "successes": procedure.successes + won}
+    return procedure.model_copy(update={**update, "failures": procedure.failures + len(past) - won})
+
+
+async def applied(
+    archive: Archive, owner: str, record_id: str, use: str, success: bool, *, actor: str
+) -> Record | None:
+    """Note that a procedure was used, and how it went; ``use`` names the run and the agent. Twice is once.
+
+    Where it has been merged into another meanwhile, that one is noted.
+    """
+    trial = Trial(use=use, success=success, applied=True)
+
+    def noted(record: Record) -> Record | None:
         procedure = as_procedure(record)
-        if procedure.applications.get(use) == success:
-            return record
-        payload = _noted(procedure, use, success)
-        changed = record.model_copy(update={"payload": payload})
-        try:
-            return await archive.records.edit(changed, actor=actor, cause=f"applied in {use}")
-        except ConflictError:
-            # Somebody else has noted an application meanwhile: look again.
-            continue
+        after = _bounded(procedure.model_copy(update={"trials": _trials([*procedure.trials, trial])}))
+        return None if after == procedure else record.model_copy(update={"payload": after.model_dump(mode="json")})
 
-
-def _noted(procedure: Procedure, use: str, success: bool) -> dict[str, Any]:
-    applications = {**procedure.applications, use: success}
-    successes, failures = procedure.successes, procedure.failures
-    while len(applications) > _REMEMBERED:
-        won = applications.pop(next(iter(applications)))
-        successes, failures = successes + won, failures + (not won)
-    update = {"applications": applications, "successes": successes, "failures": failures}
-    return procedure.model_copy(update=update).model_dump(mode="json")
+    cause = f"applied in {use}"
+    if (found := await archive.revise(record_id, noted, actor=actor, cause=cause)) is not None:
+        return found
+    for heir in await known(archive, owner):
+        if record_id in as_procedure(heir).merged:
+            return await archive.revise(heir.id, noted, actor=actor, cause=cause)
+    return None

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import aiohttp
@@ -145,10 +146,10 @@ class OpenAIModel(Generator):
             started = time.perf_counter()
             answer = await self.connection.post("/chat/completions", body)
             seconds = time.perf_counter() - started
-            if answer.status == 200:
+            if 200 <= answer.status < 300:
                 reply = read_reply(answer, seconds, self._count_messages(request), self._counter)
                 if reply is not None:
-                    return reply
+                    return replace(reply, refusal=self.connection.masked(reply.refusal))
             elif request.format is not None and format_refused(answer):
                 return None
             elif refused := field_refused(answer, body.keys() - self._refused):

@@ -88,7 +88,7 @@ class ScriptedModel(Generator):
         if given >= len(script):
             raise ModelError(
                 f"{self.name} has no reply left for {request.settings.purpose.value!r}, after {given}",
-                remedy="give the script more replies",
+                remedy="give the script more replies, by purpose where calls are unlike: {'answer': [...], …}",
             )
         self._given[purpose] = given + 1
         answer = script[given]

@@ -20,16 +20,16 @@ __all__ = [
 _FORMAT = re.compile(r"response_format|json_schema|json_object|grammar|guided|structured.?output", re.I)
 _REFUSED = re.compile(r"not support|unsupported|unknown|unrecogni[sz]ed|not permitted|not allowed", re.I)
 _OPTIONAL = ("reasoning_effort", "max_tokens", "temperature", "seed")
-_THOUGHTS = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>\s*|\Z)", re.S)
-_THOUGHTS_END = re.compile(r"\A(?:(?!<think).)*?</think>\s*", re.S)
+_THOUGHTS = re.compile(r"(?:\s*<\s*think(?:ing)?\s*>.*?(?:<\s*/\s*think(?:ing)?\s*>\s*|\Z))+", re.S | re.I)
+_THOUGHTS_END = re.compile(r"\A(?:(?!<\s*think).)*?<\s*/\s*think(?:ing)?\s*>\s*", re.S | re.I)
 
 
 def without_thoughts(text: str) -> str:
-    """A reply without the ``<think>…</think>`` in front; an unclosed one leaves nothing."""
+    """A reply without the ``<think>…</think>`` in front, be it several; an unclosed one leaves nothing."""
     if found := _THOUGHTS.match(text):
-        return text[found.end() :]
-    # Some chat templates open the tag in the prompt, so that only its end is in the reply.
-    return _THOUGHTS_END.sub("", text, count=1) if "</think>" in text else text
+        text = text[found.end() :]
+    # Some chat templates open the tag in the prompt, so that only its end is in the reply; so it is of nested ones.
+    return _THOUGHTS_END.sub("", text, count=1)
 
 
 def _content(value: object) -> str:
@@ -45,9 +45,10 @@ def _usage(data: Mapping[str, object], seconds: float, text: str, prompt: Callab
     cached = amount(mapping(told.get("prompt_tokens_details")).get("cached_tokens"))
     if cached is None:
         cached = amount(mapping(data.get("timings")).get("cache_n"))
+    sent = prompt() if sent is None else sent
     return Usage(
-        input=prompt() if sent is None else sent,
-        cached=cached or 0,
+        input=sent,
+        cached=min(cached or 0, sent),
         output=counter(text) if output is None else output,
         calls=1,
         seconds=seconds,

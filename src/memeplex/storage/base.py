@@ -100,7 +100,12 @@ class Store(Protocol):
         ...
 
     async def run(self, run_id: str) -> Run:
-        """One run, by its id or a unique beginning of it; ``UnknownNameError`` when there is none."""
+        """One run, by its id or a unique beginning of it.
+
+        Raises:
+            UnknownNameError: there is none.
+            UserError: several begin so.
+        """
         ...
 
     async def add_turn(self, run_id: str, turn: Turn) -> None:

@@ -40,7 +40,7 @@ def revisions(line: Line) -> Iterator[tuple[Record, Revision]]:
 def write_line(history: Iterable[Change]) -> str:
     """A record's line."""
     line = Line(format=FORMAT, history=tuple(history))
-    return json.dumps(line.model_dump(mode="json"), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return json.dumps(line.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
 
 def read_line(number: int, line: str) -> Line:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from memeplex.errors import StorageError, UnknownNameError
+from memeplex.errors import StorageError, UnknownNameError, UserError
 from memeplex.messages import Outcome, Task, Turn
 from memeplex.storage.base import MemoryVersion, Run, Runs
 from memeplex.storage.damage import damaged, legible
@@ -59,9 +59,10 @@ def read_runs(where: object, rows: Iterable[Mapping[str, Any]]) -> Runs:
 
 def single_run(where: object, run_id: str, rows: Sequence[Mapping[str, Any]]) -> Run:
     """The run that was asked for, out of up to two whose ids begin so; one of exactly that id is the first."""
-    if not rows or (len(rows) > 1 and rows[0]["id"] != run_id):
-        what = "run" if not rows else "single run"
-        raise UnknownNameError(what, run_id, remedy="memeplex runs lists what this store holds")
+    if len(rows) > 1 and rows[0]["id"] != run_id:
+        raise UserError(f"several runs begin with {run_id!r}", remedy="give more of the id; memeplex runs lists them")
+    if not rows:
+        raise UnknownNameError("run", run_id, remedy="memeplex runs lists what this store holds")
     return _run(where, rows[0])
 
 

@@ -78,6 +78,14 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     Connections that models and embedders have opened are closed; they can be used in another call.
     """
 
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        work.close()
+        raise RuntimeError("run_sync cannot be called where an event loop is running; await the coroutine there")
+
     async def whole() -> T:
         try:
             return await work

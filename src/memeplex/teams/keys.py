@@ -6,9 +6,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from memeplex.agents import Layout
 from memeplex.memory.template import Slot
+from memeplex.messages import is_name
 from memeplex.teams.termination import Flagged, MaxTokens, MaxTurns, Stalled, Termination
 
-__all__ = ["AgentSpec", "Kind", "TeamSpec", "TerminationSpec"]
+__all__ = ["AgentSpec", "Kind", "Kinds", "TeamSpec", "TerminationSpec"]
 
 
 def _kind(value: object) -> object:
@@ -20,6 +21,18 @@ def _kind(value: object) -> object:
 
 Kind = Annotated[dict[str, Any] | str, BeforeValidator(_kind)]
 """A name, or a mapping whose ``kind`` is the name and whose other keys are arguments."""
+
+
+def _kinds(value: object) -> object:
+    if not isinstance(value, list):
+        return _kind(value)
+    if not value:
+        raise ValueError("names nothing")
+    return [_kind(one) for one in value]
+
+
+Kinds = Annotated[dict[str, Any] | str | list[dict[str, Any] | str], BeforeValidator(_kinds)]
+"""A ``Kind``, or several that are used as one."""
 
 
 class _Spec(BaseModel):
@@ -35,10 +48,17 @@ class AgentSpec(_Spec):
     name: str = Field(min_length=1, max_length=64, pattern=r"^[^\s\[\]]+$")
     role: str = Field(min_length=1)
     model: str | None = None
-    memory: Kind | None = None
+    memory: Kinds | None = None
     slots: list[Slot] = Field(default_factory=list)
     max_tokens: int | None = Field(default=None, ge=8)
     temperature: float | None = Field(default=None, ge=0, le=2)
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError("a name has no spaces, brackets or invisible characters")
+        return name
 
     @field_validator("slots")
     @classmethod
@@ -69,7 +89,7 @@ class TeamSpec(_Spec):
     description: str = ""
     task: str = ""
     model: str = "local:qwen2.5-coder-0.5b"
-    memory: Kind = "intrinsic"
+    memory: Kinds = "intrinsic"
     template: Literal["generic", "generated", "manual"] | None = None
     agents: list[AgentSpec] = Field(min_length=1)
     speakers: Kind = "round_robin"

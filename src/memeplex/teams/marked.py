@@ -69,6 +69,8 @@ def read_marked(text: str, path: str) -> MarkedFile:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         remedy = "mend it there, or in the line before; a text with special characters stands in quotes"
+        if "\\t" in str(error.problem):
+            remedy = "indent with spaces, not with tabs"
         raise TeamFileError(f"not valid YAML: {error.problem}", path=path, line=line, remedy=remedy) from error
     except yaml.YAMLError as error:
         raise TeamFileError(f"not valid YAML: {error}", path=path, remedy="take that character out") from error

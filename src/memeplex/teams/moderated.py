@@ -66,7 +66,10 @@ class Moderated(SpeakerPolicy):
         return self._agree(conversation)
 
     def outcome(self, conversation: Conversation, reason: str) -> Outcome:
-        """consensus or no_consensus; the last proposal is handed out either way, marked by ``agreed``."""
+        """consensus or no_consensus; the last proposal is handed out either way, marked by ``agreed``.
+
+        As long as the integration agent has not ``proposed`` any, it is the newest message.
+        """
         agreed = any(turn.flag == FINALIZE for turn in conversation.turns)
         documents = [turn.data for turn in conversation.turns if turn.kind is TurnKind.DOCUMENT]
         status = "consensus" if agreed else "stalled" if reason == "stalled" else "no_consensus"
@@ -77,6 +80,7 @@ class Moderated(SpeakerPolicy):
                 "reason": reason,
                 "agreed": agreed,
                 "proposal": self.proposal(conversation),
+                "proposed": bool(self._proposed(conversation)),
                 "votes": {turn.speaker: turn.data for turn in self._votes(conversation)},
                 "rounds": sum(t.kind is TurnKind.VOTE for t in conversation.turns) // len(self.voters),
                 "document": documents[-1] if documents else None,
@@ -86,7 +90,11 @@ class Moderated(SpeakerPolicy):
     def proposal(self, conversation: Conversation) -> str:
         """What is voted on: the newest proposal of the integration agent, else the newest message."""
         messages = [turn for turn in conversation.turns if turn.kind is TurnKind.MESSAGE]
-        own = [turn for turn in messages if turn.speaker == self.integration] or messages
+        return self._proposed(conversation) or (messages[-1].content if messages else "")
+
+    def _proposed(self, conversation: Conversation) -> str:
+        """The newest proposal; empty as long as the integration agent has not spoken."""
+        own = [turn for turn in conversation.by(self.integration) if turn.kind is TurnKind.MESSAGE]
         return own[-1].content if own else ""
 
     def _discuss(self, spoken: list[Turn]) -> Ask:

@@ -112,6 +112,21 @@ class _Linked(SpeakerPolicy):
                 f"speakers: {', '.join(strange)}: not both in the team and on an edge",
                 remedy="connect every agent, and only agents of the team",
             )
+        if loops := sorted({a for a, b in self.links(cast) if a == b}):
+            raise UserError(f"speakers: an edge leads from {loops[0]} to itself", remedy="leave it out")
+        if lonely := sorted(set(cast.names) - self._reached(cast)):
+            raise UserError(
+                f"speakers: the word never gets from {cast.names[0]} to {', '.join(lonely)}",
+                remedy="add an edge between the parts",
+            )
+
+    def _reached(self, cast: Cast) -> set[str]:
+        """Who may come to speak, from the first agent on."""
+        both, reached, before = self._both(cast), {cast.names[0]}, 0
+        while len(reached) > before:
+            before = len(reached)
+            reached |= {b for a, b in both if a in reached}
+        return reached
 
     async def select(self, conversation: Conversation, cast: Cast) -> Ask:
         """Starts with the first agent of the team."""
@@ -157,6 +172,12 @@ class Chain(_Linked):
 
 class Tree(Graph):
     """From a root to its branches and back; with no ``edges``, a binary tree in the order of the team."""
+
+    def check(self, cast: Cast) -> None:
+        """As for every graph; and a tree has no circle."""
+        super().check(cast)
+        if len({frozenset(edge) for edge in self.links(cast)}) >= len(cast.names):
+            raise UserError("speakers: the edges of the tree make a circle", remedy="leave one out, or use graph")
 
     def links(self, cast: Cast) -> tuple[tuple[str, str], ...]:
         """From each parent to its children."""

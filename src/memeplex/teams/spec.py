@@ -1,6 +1,6 @@
 """Team files: a checked ``TeamSpec`` out of one, and a team out of that. What is wrong is refused with its line."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.resources import files
@@ -11,12 +11,12 @@ from pydantic import BaseModel, ValidationError
 
 from memeplex.agents import Agent
 from memeplex.errors import MemeplexError, TeamFileError, UnknownNameError, UserError
-from memeplex.memory import argument_error, create_memory, takes
+from memeplex.memory import argument_error, combine_memories, create_memory, takes
 from memeplex.memory.template import Slot
 from memeplex.models import Model, schema_model
 from memeplex.models.testing import ScriptedModel
 from memeplex.registry import Registry
-from memeplex.teams.keys import AgentSpec, Kind, TeamSpec, TerminationSpec
+from memeplex.teams.keys import AgentSpec, Kind, Kinds, TeamSpec, TerminationSpec
 from memeplex.teams.marked import MarkedFile, read_marked
 from memeplex.teams.speakers import Cast, SpeakerPolicy
 from memeplex.teams.team import Team
@@ -128,22 +128,33 @@ def _check_parts(spec: TeamSpec, file: MarkedFile) -> None:
         roles = {agent.name: agent.role for agent in spec.agents}
         _policy(spec.speakers).check(Cast(roles=roles, model=ScriptedModel(())))
     for index, agent in enumerate(spec.agents):
-        where = ("agents", index, "memory") if agent.memory is not None else ("memory",)
-        with _placed(file, *where):
-            templated = takes(_named(spec.memory if agent.memory is None else agent.memory)[0], "template")
-        with _placed(file, "agents", index):
-            name, arguments = _memory(spec, agent)
-        with _placed(file, *where):
-            create_memory(name, arguments)
-        if agent.slots and not templated:
-            raise file.error(
-                f"{agent.name} has slots, but memory {name} has no use for them",
-                ("agents", index, "slots"),
-                "leave them out, or give it a memory such as intrinsic",
-            )
+        _check_memory(spec, index, agent, file)
     if spec.output is not None:
         with _placed(file, "output"):
             schema_model("Document", spec.output)
+
+
+def _check_memory(spec: TeamSpec, index: int, agent: AgentSpec, file: MarkedFile) -> None:
+    where: tuple[int | str, ...] = ("agents", index, "memory") if agent.memory is not None else ("memory",)
+    kinds = spec.memory if agent.memory is None else agent.memory
+    templated = False
+    for place, kind in enumerate(_listed(kinds)):
+        part = (*where, place) if isinstance(kinds, list) else where
+        with _placed(file, *part):
+            templated |= takes(_named(kind)[0], "template")
+        with _placed(file, "agents", index):
+            name, arguments = _memory(spec, agent, kind)
+        with _placed(file, *part):
+            create_memory(name, arguments)
+    with _placed(file, *where):
+        combine_memories(_memories(spec, agent))
+    if agent.slots and not templated:
+        names = ", ".join(name for name, _ in _memories(spec, agent))
+        raise file.error(
+            f"{agent.name} has slots, but memory {names} has no use for them",
+            ("agents", index, "slots"),
+            "leave them out, or give it a memory such as intrinsic",
+        )
 
 
 @contextmanager
@@ -172,7 +183,7 @@ def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
             agent.name,
             role=agent.role,
             model=models(agent.model or spec.model),
-            memory=create_memory(*_memory(spec, agent)),
+            memory=combine_memories(_memories(spec, agent)),
             max_tokens=agent.max_tokens or spec.max_tokens,
             temperature=spec.temperature if agent.temperature is None else agent.temperature,
             context_tokens=spec.context_tokens,
@@ -207,14 +218,23 @@ def _policy(kind: Kind) -> SpeakerPolicy:
     return made
 
 
-def _memory(spec: TeamSpec, agent: AgentSpec) -> tuple[str, dict[str, Any]]:
-    """The name of an agent's memory, and its arguments. Slots are the template, unless another is named.
+def _listed(kinds: Kinds) -> Sequence[Kind]:
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _memories(spec: TeamSpec, agent: AgentSpec) -> list[tuple[str, dict[str, Any]]]:
+    """The names of the designs that an agent's memory is made of, and their arguments."""
+    return [_memory(spec, agent, kind) for kind in _listed(spec.memory if agent.memory is None else agent.memory)]
+
+
+def _memory(spec: TeamSpec, agent: AgentSpec, kind: Kind) -> tuple[str, dict[str, Any]]:
+    """The name of a part of an agent's memory, and its arguments. Slots are the template, unless another is named.
 
     Raises:
         UnknownNameError: there is no such memory.
         UserError: the template is manual, and the agent has no slots.
     """
-    name, arguments = _named(spec.memory if agent.memory is None else agent.memory)
+    name, arguments = _named(kind)
     if not takes(name, "template"):
         return name, arguments
     slots = agent.slots or arguments.get("slots")

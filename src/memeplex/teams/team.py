@@ -72,6 +72,10 @@ class Team:
         names = [agent.name for agent in self.agents]
         if not names or len(set(names)) < len(names):
             raise UserError(f"team {self.name}: it needs agents, each with a name of its own")
+        if isinstance(self.speakers, str):
+            raise UserError(
+                f"team {self.name}: {self.speakers!r} is the name of a policy", remedy="such as RoundRobin()"
+            )
         self.speakers.check(self._cast(0))
 
     async def run(
@@ -92,6 +96,8 @@ class Team:
         """
         from memeplex import __version__
 
+        if not -(2**63) <= seed < 2**63:
+            raise UserError(f"seed {seed} is too large", remedy="give one of 64 bits")
         run = Run(
             id=run_id or new_run_id(),
             team=self.name,
@@ -118,6 +124,11 @@ class Team:
         with store.lock(run.id):
             run = await store.run(run.id)
             turns, versions = await store.turns(run.id), await store.versions(run.id)
+            if strange := {turn.speaker for turn in turns if turn.model} - {agent.name for agent in self.agents}:
+                raise UserError(
+                    f"run {run.id} is not of this team: {', '.join(sorted(strange))} spoke in it",
+                    remedy="resume it with the agents that it began with",
+                )
             session = _Session(self, run, store, turns, versions)
             if run.status == "finished":
                 return session.result(run.outcome)
@@ -141,7 +152,7 @@ class _Session:
         self.cast = team._cast(run.seed)
         self.conversation = Conversation(run.task, turns)
         self.versions = list(versions)
-        names = [agent.name for agent in team.agents]
+        roles = {agent.name: agent.role for agent in team.agents}
         self.agents = {
             agent.name: agent.enter(
                 record=self._record,
@@ -149,29 +160,33 @@ class _Session:
                 seed=run.seed,
                 run=run.id,
                 team=team.name,
-                members=names,
+                members=roles,
                 store=store,
+                conversation=self.conversation,
             )
             for agent in team.agents
         }
-        self.updates: dict[str, asyncio.Task[None]] = {}
+        self.updates: dict[str, asyncio.Task[Any]] = {}
 
     async def play(self, stop: Callable[[], bool]) -> RunResult:
         """The loop, and a word in the store on how it ended."""
         names = tuple(self.agents)
         task, turns = self.run.task.text, len(self.conversation.turns)
-        emit(RunStarted(run=self.run.id, team=self.team.name, task=task, agents=names, turns=turns))
         status, outcome = "failed", None
         try:
+            emit(RunStarted(run=self.run.id, team=self.team.name, task=task, agents=names, turns=turns))
             outcome = await self._turns(stop)
             status = "finished" if outcome else "interrupted"
         except asyncio.CancelledError:
             status = "interrupted"
             raise
         finally:
-            await self._abandon()
-            if self.store is not None:
-                await self.store.end_run(self.run.id, status, outcome)
+            try:
+                await self._abandon()
+            finally:
+                if self.store is not None:
+                    # Written to its end, however often the run is cancelled.
+                    await asyncio.shield(self.store.end_run(self.run.id, status, outcome))
         if outcome is not None:
             emit(RunFinished(run=self.run.id, outcome=outcome))
         return self.result(outcome)
@@ -183,7 +198,8 @@ class _Session:
         )
 
     async def _turns(self, stop: Callable[[], bool]) -> Outcome | None:
-        await self._catch_up()
+        if not await self._catch_up(stop):
+            return None
         reason = ""
         while not (reason := self.team.termination.reached(self.conversation)):
             if stop():
@@ -239,11 +255,25 @@ class _Session:
             if not self.team.overlap:
                 await self._settle(turn.speaker)
 
-    async def _catch_up(self) -> None:
-        """Make up the memory updates that an earlier process did not live to finish."""
-        for turn in tuple(self.conversation.turns):
-            if turn.kind is TurnKind.MESSAGE:
-                await self.agents[turn.speaker].remember(turn, self.conversation.before(turn))
+    async def _catch_up(self, stop: Callable[[], bool]) -> bool:
+        """Make up the memory updates that an earlier process did not live to finish, each agent's in their order.
+
+        False when it was stopped before the end.
+        """
+
+        async def agent(name: str) -> bool:
+            for turn in self.conversation.by(name):
+                if turn.kind is TurnKind.MESSAGE:
+                    if stop():
+                        return False
+                    await self.agents[name].remember(turn, self.conversation.before(turn))
+            return True
+
+        updates = [asyncio.create_task(agent(name)) for name in self.agents]
+        self.updates = dict(zip(self.agents, updates, strict=True))
+        done = [await update for update in updates]
+        self.updates.clear()
+        return all(done)
 
     async def _settle(self, *names: str) -> None:
         for name in names:

@@ -40,9 +40,9 @@ def run_lock(path: Path, run_id: str) -> Iterator[None]:
         RunLockedError: another process holds it.
         StorageError: the lock file cannot be made.
     """
-    file = _file(path, run_id)
-    lock = FileLock(file, timeout=0)
     with explained(path):
+        file = _file(path, run_id)
+        lock = FileLock(file, timeout=0)
         make_folder(path)
         with guard(path):
             _acquire(lock, file, run_id)
@@ -61,11 +61,19 @@ def run_held(path: Path, run_id: str) -> bool:
     with explained(path):
         if not _file(path, run_id).exists():
             return False
-    try:
-        with run_lock(path, run_id):
+        # Under the guard all the while: who looks must not be taken for who works on the run.
+        with guard(path):
+            file = _file(path, run_id)
+            lock = FileLock(file, timeout=0)
+            try:
+                lock.acquire()
+            except Timeout:
+                return True
+            lock.release()
+            file.unlink(missing_ok=True)
+            with suppress(OSError):
+                file.parent.rmdir()
             return False
-    except RunLockedError:
-        return True
 
 
 def _file(path: Path, run_id: str) -> Path:

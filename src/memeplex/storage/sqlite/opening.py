@@ -28,6 +28,8 @@ def connect(path: Path | None) -> sqlite3.Connection:
     """
     if path is None:
         return _prepared(sqlite3.connect(":memory:", check_same_thread=False), None)
+    if path.exists() and not path.is_file():
+        raise StorageError(f"store {path}: this is no regular file", remedy="choose another with --store")
     _make(path)
     if _sealed(path):
         return _read_only(path)

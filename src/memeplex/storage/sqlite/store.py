@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from memeplex.errors import StorageError
 from memeplex.messages import Outcome, Turn, utc_now
 from memeplex.storage.address import file_of
 from memeplex.storage.base import MemoryVersion, Run, Runs
@@ -38,6 +39,7 @@ class SQLiteStore:
         self._name = path or "in memory"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="memeplex-store")
         self._open: sqlite3.Connection | None = None
+        self._closed = False
 
     @cached_property
     def records(self) -> Records:
@@ -126,6 +128,7 @@ class SQLiteStore:
         if self._open is not None:
             connection, self._open = self._open, None
             await self._call(lambda _: connection.close(), connection)
+        self._closed = True
         self._thread.shutdown()
 
     async def _read(self, sql: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
@@ -143,6 +146,8 @@ class SQLiteStore:
             with explained(self.path):
                 return work(db or self._connection())
 
+        if self._closed:
+            raise StorageError(f"store {self.path or 'in memory'}: it is closed", remedy="open another with open_store")
         # Shielded: a cancelled caller must not learn less than the disk does.
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, run))
 

@@ -20,7 +20,7 @@ from memeplex.cli.view import open_view
 from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunLockedError, StorageError, UserError
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel
-from memeplex.storage import Run, Store, opened_store
+from memeplex.storage import Run, Store, opened_store, shown_url
 from memeplex.teams import RunResult, Team, TeamSpec, build_team, new_run_id, read_team
 from memeplex.telemetry import Event, RunStarted, subscribe
 
@@ -125,7 +125,7 @@ def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
 
 
 def _command(run_id: str, store: str | None) -> str:
-    where = f" --store {shlex.quote(store)}" if store is not None else ""
+    where = f" --store {shlex.quote(shown_url(store))}" if store is not None else ""
     return f"memeplex resume {run_id}{where}"
 
 

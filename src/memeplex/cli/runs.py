@@ -10,7 +10,7 @@ from memeplex.cli.reading import find_run, read_store
 from memeplex.cli.report import Report, print_tokens, stored_result, usage_json
 from memeplex.errors import StorageError
 from memeplex.messages import Turn
-from memeplex.storage import Run, Store
+from memeplex.storage import Run, Store, shown_url
 from memeplex.teams import library_teams, read_team
 
 __all__ = ["list_runs", "list_teams", "show_run"]
@@ -88,7 +88,7 @@ def show_run(run_id: str, *, turns: bool, memory: str | None, tokens: bool, stor
         tell_json(parts)
         return
     if not (turns or tokens or memory is not None):
-        where = f" --store {shlex.quote(store)}" if store is not None else ""
+        where = f" --store {shlex.quote(shown_url(store))}" if store is not None else ""
         _summary(report, status, where)
     if turns:
         _print_turns(said)

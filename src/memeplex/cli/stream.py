@@ -23,7 +23,7 @@ from memeplex.cli.report import stored_result, usage_json
 from memeplex.errors import MemeplexError, UnknownNameError, UserError
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel
-from memeplex.storage import Run, Store, opened_store
+from memeplex.storage import Run, Store, opened_store, shown_url
 from memeplex.teams import RunResult, Team, TeamSpec, build_team, new_run_id, read_team
 from memeplex.usage import Ledger
 
@@ -89,7 +89,7 @@ class Stream:
     @property
     def how_to_resume(self) -> str:
         """The command that goes on with it."""
-        where = f" --store {shlex.quote(self.store)}" if self.store_given else ""
+        where = f" --store {shlex.quote(shown_url(self.store))}" if self.store_given else ""
         return f"memeplex run {shlex.quote(self.team)} --tasks {shlex.quote(self.path)} --stream {self.id}{where}"
 
     def run_of(self, number: int) -> str:

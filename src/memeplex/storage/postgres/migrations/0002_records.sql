@@ -87,6 +87,7 @@ return case when length(term) < 3 then term else coalesce((ts_lexize('porter', t
 -- SQLite's has two rules more, as Porter's own program: -bly is as -ble, and -logy as -log, behind a whole syllable.
 create function stem(term text) returns text immutable strict parallel safe language sql
 return case
+ when term not like '%bl%' and term not like '%log%' then porter(term)
  when porter(term) like '%bli' and left(porter(term), -3) ~ '[aeiouy][^aeiouy]' then porter(left(porter(term), -1) || 'e')
  when porter(term) like '%logi' and left(porter(term), -4) ~ '[aeiouy][^aeiouy]' then left(porter(term), -1)
  else porter(term)

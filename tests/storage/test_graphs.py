@@ -34,6 +34,7 @@ async def fill(store: PostgresStore) -> None:
 async def store(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresStore]:
     """A store in which a thousand is many."""
     monkeypatch.setattr(search, "EXACT", 1000)
+    monkeypatch.setattr(search, "_DEARER", 1)
     with postgres.database() as url:
         opened = create(url)
         yield opened
@@ -183,9 +184,9 @@ async def test_where_a_graph_would_meet_too_many_others_all_are_compared(
     store: PostgresStore, postgres: Server
 ) -> None:
     await fill(store)
-    asked = query(clustered(1, 7)[0], "ada", limit=100)
+    asked = query(clustered(1, 7)[0], "ada", limit=800)
     await found(store, asked)
     store._builder.wait()
-    assert len(await found(store, asked)) == 100
+    assert len(await found(store, asked)) == 800
     await store.aclose()
     assert uses(postgres, store) == 0

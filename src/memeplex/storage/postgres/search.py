@@ -20,8 +20,8 @@ EXACT = 20_000
 _DEARER = 40
 """A vector met in a graph costs as much as so many that are compared one after the other; measured."""
 
-_EXPLORED = 1000
-"""Vectors that a graph keeps in view, at most; it allows no more."""
+_LEAST, _MOST = 200, 1000
+"""Vectors that a search of a graph keeps in view: with fewer it may miss a whole cluster, and more it does not allow."""
 
 _PLANNING = """select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
  set_config('enable_mergejoin', 'off', true)"""
@@ -98,14 +98,14 @@ class _Source:
     def _met(self, limit: int) -> int:
         """How many vectors a graph has to go through: the fewer of all are the owners', the more to find as many."""
         ((total,),) = self._db.execute("select sum(documents)::bigint from owners").fetchall()
-        return max(2 * limit, limit * int(total) // int(self._size))
+        return max(_LEAST, 2 * limit, limit * int(total) // int(self._size))
 
     def _graph(self, kind: str, limit: int, met: int) -> dict[int, float]:
         settings = """select set_config('hnsw.ef_search', %s, true), set_config('hnsw.max_scan_tuples', %s, true),
          set_config('hnsw.iterative_scan', 'relaxed_order', true),
          -- Else the server may rather compare and sort all, of which it thinks too well.
          set_config('enable_sort', 'off', true)"""
-        self._db.execute(settings, (str(min(_EXPLORED, met)), str(max(20_000, 20 * met))))
+        self._db.execute(settings, (str(min(_MOST, met)), str(max(20_000, 20 * met))))
         distance = f"(vector::{kind}) <#> %(vector)s::vector::{kind}"
         sql = f"""select record, -distance from (select record, {distance} as distance from vectors
          where {self._filter()} order by {distance} limit %(limit)s) as near order by distance, record"""

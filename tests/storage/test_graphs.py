@@ -6,7 +6,7 @@ import numpy as np
 import psycopg
 import pytest
 from storage.servers import Server
-from storage.test_postgres import name_of
+from storage.test_postgres import end_connections, name_of
 from storage.test_records import record
 
 from memeplex.storage import Query, Vectors
@@ -50,6 +50,8 @@ async def found(store: PostgresStore, asked: Query) -> list[str]:
 
 
 def uses(postgres: Server, store: PostgresStore) -> int:
+    """How often graphs were searched. Connections tell of it when they end, which closing them does not wait for."""
+    end_connections(postgres, store.url)
     sql = "select coalesce(sum(idx_scan), 0)::int from pg_stat_user_indexes where indexrelname like 'vectors_hnsw%'"
     return int(postgres.execute(sql, database=name_of(store.url))[0][0])
 

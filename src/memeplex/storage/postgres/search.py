@@ -21,7 +21,7 @@ _DEARER = 40
 """A vector met in a graph costs as much as so many that are compared one after the other; measured."""
 
 _LEAST, _MOST = 200, 1000
-"""Vectors that a search of a graph keeps in view: with fewer it may miss a whole cluster, and more it does not allow."""
+"""Vectors that a search of a graph keeps in view: with fewer it misses whole clusters, and more it does not allow."""
 
 _PLANNING = """select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
  set_config('enable_mergejoin', 'off', true)"""

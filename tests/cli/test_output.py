@@ -14,7 +14,7 @@ from rich.console import Console
 from support import turn
 
 from memeplex.cli import view as cli_view
-from memeplex.cli.config import shown_store
+from memeplex.cli.config import store_option
 from memeplex.cli.output import clean
 from memeplex.messages import TurnKind
 from memeplex.teams import read_team
@@ -124,7 +124,8 @@ def test_the_files_of_a_run_are_as_private_as_asked_and_of_this_run_alone(
     assert "\x9b31m" in turns[0]["content"], "a machine reads it as it was said"
 
 
-def test_the_password_of_a_store_is_not_shown_again() -> None:
-    assert shown_store("postgresql://ada:s3cret@host:5432/db") == "postgresql://ada@host:5432/db"
-    assert "s3cret" not in shown_store("postgresql://host/db?user=ada&password=s3cret&sslmode=require")
-    assert shown_store("my runs.db") == "'my runs.db'"
+def test_a_command_to_run_next_names_the_store_without_its_password() -> None:
+    assert store_option(None) == ""
+    assert store_option("my runs.db") == " --store 'my runs.db'"
+    assert store_option("postgresql://ada:s3cret@host:5432/db") == " --store postgresql://ada@host:5432/db"
+    assert "s3cret" not in store_option("postgresql://host/db?user=ada&password=s3cret&sslmode=require")

@@ -6,7 +6,7 @@ import numpy as np
 import psycopg
 import pytest
 from storage.servers import Server
-from storage.test_postgres import name_of
+from storage.test_postgres import end_connections, name_of
 from storage.test_records import record
 
 from memeplex.storage import Query, Vectors
@@ -34,6 +34,7 @@ async def fill(store: PostgresStore) -> None:
 async def store(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresStore]:
     """A store in which a thousand is many."""
     monkeypatch.setattr(search, "EXACT", 1000)
+    monkeypatch.setattr(search, "_DEARER", 1)
     with postgres.database() as url:
         opened = create(url)
         yield opened
@@ -49,6 +50,8 @@ async def found(store: PostgresStore, asked: Query) -> list[str]:
 
 
 def uses(postgres: Server, store: PostgresStore) -> int:
+    """How often graphs were searched. Connections tell of it when they end, which closing them does not wait for."""
+    end_connections(postgres, store.url)
     sql = "select coalesce(sum(idx_scan), 0)::int from pg_stat_user_indexes where indexrelname like 'vectors_hnsw%'"
     return int(postgres.execute(sql, database=name_of(store.url))[0][0])
 
@@ -155,6 +158,7 @@ async def test_vectors_of_any_length_are_kept_and_found(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, dimension: int, kind: str
 ) -> None:
     monkeypatch.setattr(search, "EXACT", 5)
+    monkeypatch.setattr(search, "_DEARER", 0)
     values = np.random.default_rng(0).normal(size=(20, dimension)).astype(np.float32)
     values /= np.linalg.norm(values, axis=1, keepdims=True)
     made = [record(f"text {n}") for n in range(20)]
@@ -164,3 +168,27 @@ async def test_vectors_of_any_length_are_kept_and_found(
         assert (await found(store, query(values[3], "ada")))[0] == made[3].id
         store._builder.wait()
     assert await store._call(lambda db: indexing.usable(db, 1)) == bool(kind)
+
+
+async def test_after_a_purge_the_graph_is_made_anew(store: PostgresStore) -> None:
+    await fill(store)
+    asked = query(clustered(1, 7)[0], "ada")
+    await found(store, asked)
+    store._builder.wait()
+    assert await store.records.purge("cat", actor="test") == OWNERS["cat"]
+    assert not await store._call(lambda db: indexing.usable(db, 1))
+    assert len(await found(store, asked)) == 10
+    store._builder.wait()
+    assert await store._call(lambda db: indexing.usable(db, 1))
+
+
+async def test_where_a_graph_would_meet_too_many_others_all_are_compared(
+    store: PostgresStore, postgres: Server
+) -> None:
+    await fill(store)
+    asked = query(clustered(1, 7)[0], "ada", limit=800)
+    await found(store, asked)
+    store._builder.wait()
+    assert len(await found(store, asked)) == 800
+    await store.aclose()
+    assert uses(postgres, store) == 0

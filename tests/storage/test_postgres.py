@@ -23,7 +23,7 @@ from memeplex.errors import (
     UserError,
 )
 from memeplex.messages import Task
-from memeplex.storage import Job, Query, Record, Store, open_store
+from memeplex.storage import Job, Query, Record, Store, open_store, shown_url
 from memeplex.storage.postgres import create, opening
 from memeplex.storage.postgres.address import Address
 from memeplex.storage.postgres.store import PostgresStore
@@ -139,6 +139,12 @@ async def test_a_password_is_struck_out_of_what_the_driver_says(monkeypatch: pyt
         await store.runs()
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
     await store.aclose()
+
+
+def test_commands_are_shown_without_a_password() -> None:
+    assert shown_url(f"postgresql://ada:{ENCODED}@host/db") == "postgresql://ada@host/db"
+    for url in ("a/b.db", "sqlite:///a/b@c.db", "sqlite://"):
+        assert shown_url(url) == url
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -465,6 +471,7 @@ SAID = [
     "東京タワーに行きました。我们昨天讨论了数据管道的预算",
     "ฉันชอบอาหารไทยมาก or so they say, relational operators optimised and hopping.",
     "ponies caresses agreed feed plastered motoring sized troubled conflated happy sky",
+    "Ontologies and biology, flexibly assembled: ably, horribly, an assembly of psychology.",
     "budgets of the budget, budgeting: 42 dollars",
     "。、",
 ]
@@ -472,6 +479,8 @@ ASKED = [
     "running rivers",
     "analogies",
     "possible",
+    "flexible ontology",
+    "assemble a psychological horror, able biologist",
     "東京",
     "数据管道",
     "อาหารไทย",
@@ -499,9 +508,8 @@ async def test_words_score_as_in_the_embedded_store(store: PostgresStore, embedd
         for owners in (("ada",), ("bob",), ("ada", "bob")):
             query = Query(owners=owners, text=asked)
             ours, theirs = [(await one.records.search(query)).hits for one in (store, embedded)]
-            if asked not in ("possible",):
-                assert [hit.record.id for hit in ours] == [hit.record.id for hit in theirs], asked
-                assert [hit.keyword for hit in ours] == pytest.approx([hit.keyword for hit in theirs]), asked
+            assert [hit.record.id for hit in ours] == [hit.record.id for hit in theirs], asked
+            assert [hit.keyword for hit in ours] == pytest.approx([hit.keyword for hit in theirs]), asked
 
 
 async def test_exports_are_the_same_bytes(store: PostgresStore, embedded: Store, url: str) -> None:
@@ -587,3 +595,15 @@ async def test_a_purge_that_may_not_write_the_tables_anew_says_so(
         await clerk.aclose()
         postgres.execute("drop owned by clerk", database=name)
         postgres.execute("drop role clerk")
+
+
+async def test_a_purge_that_others_hold_up_says_so(store: PostgresStore, url: str) -> None:
+    await add(store, "steel")
+    hasty = open_store(f"{url}&options=-c%20lock_timeout%3D100ms")
+    with psycopg.connect(url, options="-c search_path=memeplex") as other:
+        other.execute("select * from records")
+        with pytest.raises(StorageError, match="still in the server's files: canceling") as caught:
+            await hasty.records.purge("ada", actor="test")
+        assert "vacuum (full) records" in caught.value.remedy
+    await hasty.aclose()
+    assert await store.records.owners() == {}

@@ -16,7 +16,6 @@ A key is never written there: ``key_env`` names the environment variable that ho
 
 import json
 import os
-import re
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -28,8 +27,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 
 from memeplex.errors import MemeplexError, UserError
 from memeplex.models import Model, ModelOptions, create_model
+from memeplex.storage import shown_url
 
-__all__ = ["Config", "Models", "Settings", "config_file", "default_store", "load_settings", "shown_store"]
+__all__ = ["Config", "Models", "Settings", "config_file", "default_store", "load_settings", "store_option"]
 
 KEYS = {"openai": "OPENAI_API_KEY"}
 """The variable that holds a provider's key, where the file names no other."""
@@ -138,10 +138,9 @@ def _variable(name: str) -> str:
     return name if name.isupper() else "the variable that key_env names"
 
 
-def shown_store(url: str) -> str:
-    """A store's URL as a command line shows it: without a password, which the environment can give."""
-    bare = re.sub(r"^(\w+://[^:/?#@]*):[^@]*@", r"\1@", url)
-    return shlex.quote(re.sub(r"([?&]\w*password=)[^&]*", r"\1…", bare))
+def store_option(url: str | None) -> str:
+    """What a command that is told to the user says of the store: nothing of the default, and no password."""
+    return "" if url is None else f" --store {shlex.quote(shown_url(url))}"
 
 
 def config_file() -> Path:

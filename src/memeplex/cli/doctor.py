@@ -76,12 +76,13 @@ async def _store(url: str) -> Check:
             await store.end_run("", "finished")
             with store.lock("doctor"):
                 pass
+            shown = store.url
     except MemeplexError as error:
         return Check(what="store", status=_FAIL, found=str(error), remedy=error.remedy, needed=True)
     if runs.damaged:
-        found = f"{url}: {len(runs.damaged)} runs cannot be read: {', '.join(sorted(runs.damaged)[:3])}"
+        found = f"{shown}: {len(runs.damaged)} runs cannot be read: {', '.join(sorted(runs.damaged)[:3])}"
         return Check(what="store", status=_WARN, found=found, remedy="restore them from a copy of the store")
-    return _room(url, len(runs))
+    return _room(shown, len(runs))
 
 
 def _room(url: str, runs: int) -> Check:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from memeplex.cli.config import Models, Settings, config_file, load_settings, shown_store
+from memeplex.cli.config import Models, Settings, config_file, load_settings, store_option
 from memeplex.cli.export import prepare_folder, write_results
 from memeplex.cli.interrupt import INTERRUPTED, Interrupt
 from memeplex.cli.models import fetch_missing
@@ -125,8 +125,7 @@ def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
 
 
 def _command(run_id: str, store: str | None) -> str:
-    where = f" --store {shown_store(store)}" if store is not None else ""
-    return f"memeplex resume {run_id}{where}"
+    return f"memeplex resume {run_id}{store_option(store)}"
 
 
 def _stored_spec(run: Run) -> TeamSpec:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from memeplex.cli.config import shown_store
+from memeplex.cli.config import store_option
 from memeplex.cli.memory import memory_json, print_memory, versions_of
 from memeplex.cli.output import clean, cut, say, table, tell, tell_json
 from memeplex.cli.reading import find_run, read_store
@@ -89,8 +89,7 @@ def show_run(run_id: str, *, turns: bool, memory: str | None, tokens: bool, stor
         tell_json(parts)
         return
     if not (turns or tokens or memory is not None):
-        where = f" --store {shown_store(store)}" if store is not None else ""
-        _summary(report, status, where)
+        _summary(report, status, store_option(store))
     if turns:
         _print_turns(said)
     if memory is not None:

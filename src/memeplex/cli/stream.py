@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from memeplex.cli.config import Models, Settings, load_settings, shown_store
+from memeplex.cli.config import Models, Settings, load_settings, store_option
 from memeplex.cli.interrupt import INTERRUPTED, Interrupt
 from memeplex.cli.models import fetch_missing
 from memeplex.cli.output import console, cut, say, table, tell, tell_json
@@ -89,7 +89,7 @@ class Stream:
     @property
     def how_to_resume(self) -> str:
         """The command that goes on with it."""
-        where = f" --store {shown_store(self.store)}" if self.store_given else ""
+        where = store_option(self.store if self.store_given else None)
         return f"memeplex run {shlex.quote(self.team)} --tasks {shlex.quote(self.path)} --stream {self.id}{where}"
 
     def run_of(self, number: int) -> str:

@@ -45,6 +45,7 @@ __all__ = [
     "new_id",
     "open_store",
     "opened_store",
+    "shown_url",
     "stores",
 ]
 
@@ -66,6 +67,11 @@ def open_store(url: str) -> Store:
     scheme, colon, _ = url.partition("://")
     store: Store = stores.load(scheme if colon else "sqlite")(url if colon else f"sqlite:///{url}")
     return store
+
+
+def shown_url(url: str) -> str:
+    """A store's URL as it may be shown: without a password. A path is shown as it was given."""
+    return url if file_of(url) is not None else open_store(url).url
 
 
 @asynccontextmanager

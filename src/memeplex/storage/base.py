@@ -70,7 +70,7 @@ class MemoryVersion(BaseModel):
 
 
 class Store(Protocol):
-    """Where runs live. When an awaited write returns, it is durable.
+    """Where runs live. When an awaited write returns, it is durable. ``url`` names the store, and shows no password.
 
     Every method raises ``StorageError`` when the store cannot be read or written.
     """

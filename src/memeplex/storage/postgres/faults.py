@@ -22,6 +22,10 @@ _REMEDIES = (
     ("53100", "free some space on the server's disk; nothing committed is lost"),
     ("25006", "this server only reads; use the URL of the primary"),
     ("42501", "have the role granted what it lacks: it needs CREATE on the database, or to own the schema memeplex"),
+    (
+        "42704",
+        "PostgreSQL 14 or newer is needed, and the extension vector in a schema that is searched, such as public",
+    ),
     ("42P01", "this database is not a memeplex store, or not a whole one; choose another with --store"),
     ("42703", "this database is not a memeplex store, or not a whole one; choose another with --store"),
     ("23505", "another process has written this already; look at the run before going on"),

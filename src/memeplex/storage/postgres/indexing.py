@@ -18,6 +18,7 @@ from memeplex.storage.postgres.pool import Db
 __all__ = ["Builder", "build", "index_name", "indexed_as", "usable"]
 
 _LOCK = int.from_bytes(b"indexes\0", "big")
+_AGAIN_SECONDS = 0.2
 _PLAIN = 2000
 _HALF = 4000
 """Dimensions that a graph takes at most, with numbers of four and of two bytes."""
@@ -96,15 +97,14 @@ class Builder:
         """Break off what is being made; the next who searches begins anew."""
         with self._lock:
             self._closed = True
-            thread = self._thread
-        while thread is not None and thread.is_alive():
+        while (thread := self._thread) is not None:
             with self._lock:
                 db = self._db
+            # Again and again, since what comes between two statements breaks off neither.
             if db is not None:
-                # A cancel that falls between two statements is lost, so it is sent until the thread has ended.
                 with suppress(psycopg.Error):
                     db.cancel_safe(timeout=5)
-            thread.join(0.1)
+            thread.join(_AGAIN_SECONDS)
 
     def _run(self, embedder: int, dimension: int) -> None:
         try:

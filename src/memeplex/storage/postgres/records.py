@@ -9,8 +9,8 @@ from psycopg.rows import dict_row
 from memeplex.errors import StorageError
 from memeplex.storage.changes import EVERYBODY, add, edit, one_owner, put_vectors, take_in
 from memeplex.storage.lines import Revision, read_changes, read_line, write_line
-from memeplex.storage.postgres.indexing import Builder
-from memeplex.storage.postgres.pool import Db, snapshot
+from memeplex.storage.postgres.indexing import Builder, index_name
+from memeplex.storage.postgres.pool import SCHEMA, Db, snapshot
 from memeplex.storage.postgres.search import search
 from memeplex.storage.postgres.write import PostgresWrite, present
 from memeplex.storage.records import Added, Audit, Change, Found, Query, Record, Vectors
@@ -201,6 +201,7 @@ def _purge(write: PostgresWrite, ids: Sequence[str] | None) -> int:
 
 def _write_anew(db: Db) -> None:
     """What was deleted is still in the files until new ones are written."""
+    statement = f"vacuum (full) {', '.join(_TABLES)}"
     notices: list[str] = []
 
     def note(diagnostic: psycopg.errors.Diagnostic) -> None:
@@ -209,11 +210,16 @@ def _write_anew(db: Db) -> None:
     db.add_notice_handler(note)
     try:
         db.execute("set client_min_messages = warning")
-        db.execute(f"vacuum (full) {', '.join(_TABLES)}")
+        # A graph takes longest to be written anew. It is made again, beside the work, when it is next needed.
+        for (number,) in db.execute("select id from embedders").fetchall():
+            db.execute(f"drop index if exists {index_name(number)}")
+        db.execute(statement)
+    except psycopg.Error as error:
+        notices.insert(0, str(error).partition("\n")[0])
     finally:
         db.remove_notice_handler(note)
     if notices:
         raise StorageError(
             f"what was purged is deleted, but still in the server's files: {notices[0]}",
-            remedy="have the owner of the tables run: vacuum (full);",
+            remedy=f"have the owner of the tables run: set search_path = {SCHEMA}; {statement};",
         )

@@ -17,20 +17,24 @@ __all__ = ["EXACT", "search"]
 EXACT = 20_000
 """Records of the owners asked for up to which all their vectors are compared."""
 
-_EXPLORED = 1000
-"""Vectors that a graph keeps in view, at most; it allows no more."""
+_DEARER = 40
+"""A vector met in a graph costs as much as so many that are compared one after the other; measured."""
+
+_LEAST, _MOST = 200, 1000
+"""Vectors that a search of a graph keeps in view: with fewer it misses whole clusters, and more it does not allow."""
 
 _PLANNING = """select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
  set_config('enable_mergejoin', 'off', true)"""
 
 # As FTS5 reckons it, of which SQLite's scores are: k1 = 1.2, b = 0.75, and a word that more than half of the records
-# have tells next to nothing. Words of one stem count twice.
+# have tells next to nothing. Words of one stem count twice. Materialized: else words are counted anew for every hit.
 _WORDED = """with total as (select sum(documents)::float8 as n, sum(length)::float8 as l from owners),
- wanted as (select term, (select count(*) from words w where w.term = asked.term)::float8 as df
+ wanted as materialized (select term, (select count(*) from words w where w.term = asked.term)::float8 as df
   from (select stem(given) as term from unnest(%(words)s::text[]) as given) asked),
- weighted as (select term, case when n > 2 * df then ln((n - df + 0.5) / (df + 0.5)) else 1e-6 end as idf, n, l
+ weighted as materialized (select term, 0.75::float8 * n / l as relative,
+  2.2::float8 * case when n > 2 * df then ln((n - df + 0.5) / (df + 0.5)) else 1e-6 end as idf
   from wanted, total where df > 0)
-select record, sum(idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * w.length * n / l))) as score
+select record, sum(idf * tf / (tf + 1.2::float8 * (0.25::float8 + relative * w.length))) as score
  from weighted join words w using (term) {join} where w.owner = any(%(owners)s) {kinds}
  group by record order by score desc, record limit %(limit)s"""
 
@@ -77,8 +81,9 @@ class _Source:
         self._vector = self._query.vector.astype(np.float32, copy=False)
         ((self._embedder, dimension),) = [row[1:] for row in rows if row[0] == self._query.embedder]
         kind = indexed_as(dimension) if self._size > EXACT else ""
+        met = self._met(limit) if kind else 0
         if kind and usable(self._db, self._embedder):
-            return self._graph(kind, limit), ""
+            return (self._graph(kind, limit, met) if _DEARER * met < self._size else self._exact(limit)), ""
         if kind:
             self._builder.start(self._embedder, dimension)
             note = f"the index of vectors could not be made: {self._builder.fault}" if self._builder.fault else ""
@@ -90,17 +95,17 @@ class _Source:
          where {self._filter()} order by vector <#> %(vector)s::vector, record limit %(limit)s"""
         return dict(self._db.execute(sql, self._values(limit=limit)).fetchall())
 
-    def _graph(self, kind: str, limit: int) -> dict[int, float]:
+    def _met(self, limit: int) -> int:
+        """How many vectors a graph has to go through: the fewer of all are the owners', the more to find as many."""
         ((total,),) = self._db.execute("select sum(documents)::bigint from owners").fetchall()
-        # The fewer of all vectors are the owners', the more have to be looked at to find as many.
-        share = max(self._size / max(total, 1), 1e-6)
-        explored = min(_EXPLORED, max(2 * limit, int(limit / share)))
-        scanned = max(20_000, int(20 * limit / share))
+        return max(_LEAST, 2 * limit, limit * int(total) // int(self._size))
+
+    def _graph(self, kind: str, limit: int, met: int) -> dict[int, float]:
         settings = """select set_config('hnsw.ef_search', %s, true), set_config('hnsw.max_scan_tuples', %s, true),
          set_config('hnsw.iterative_scan', 'relaxed_order', true),
          -- Else the server may rather compare and sort all, of which it thinks too well.
          set_config('enable_sort', 'off', true)"""
-        self._db.execute(settings, (str(explored), str(min(scanned, 2**31 - 1))))
+        self._db.execute(settings, (str(min(_MOST, met)), str(max(20_000, 20 * met))))
         distance = f"(vector::{kind}) <#> %(vector)s::vector::{kind}"
         sql = f"""select record, -distance from (select record, {distance} as distance from vectors
          where {self._filter()} order by {distance} limit %(limit)s) as near order by distance, record"""

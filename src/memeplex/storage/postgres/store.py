@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from psycopg.rows import dict_row
 
+from memeplex.errors import StorageError
 from memeplex.messages import Outcome, Turn, utc_now
 from memeplex.storage.base import MemoryVersion, Run, Runs
 from memeplex.storage.jobs import Jobs
@@ -43,6 +44,7 @@ class PostgresStore:
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="memeplex-store")
         self._opening = threading.Lock()
         self._ready = False
+        self._closed = False
         self._left: set[Future[Any]] = set()
 
     @cached_property
@@ -118,6 +120,7 @@ class PostgresStore:
 
     async def aclose(self) -> None:
         """Wait for what is under way, close the connections and end the threads."""
+        self._closed = True
         await asyncio.to_thread(self._builder.close)
         await asyncio.to_thread(self._threads.shutdown)
         self._pool.close()
@@ -134,6 +137,8 @@ class PostgresStore:
                 self._open(db)
                 return work(db)
 
+        if self._closed:
+            raise StorageError(f"store {self.url}: it is closed", remedy="open another with open_store")
         # What callers that were cancelled have left behind comes first: who asks next is to see it.
         if left := [asyncio.wrap_future(future) for future in self._left]:
             await asyncio.wait(left)

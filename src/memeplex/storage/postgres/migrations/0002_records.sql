@@ -78,11 +78,20 @@ create table vectors (
 
 create index vectors_by_owner on vectors (owner, embedder);
 
--- The stemmer that SQLite's index uses, which is older than the one that PostgreSQL uses for English.
+-- The stemmer that SQLite's index uses: Porter's first, not the later one that PostgreSQL uses for English.
 create text search dictionary porter (template = snowball, language = porter);
 
-create function stem(term text) returns text immutable strict parallel safe language sql
+create function porter(term text) returns text immutable strict parallel safe language sql
 return case when length(term) < 3 then term else coalesce((ts_lexize('porter', term))[1], term) end;
+
+-- SQLite's has two rules more, as Porter's own program: -bly is as -ble, and -logy as -log, behind a whole syllable.
+create function stem(term text) returns text immutable strict parallel safe language sql
+return case
+ when term not like '%bl%' and term not like '%log%' then porter(term)
+ when porter(term) like '%bli' and left(porter(term), -3) ~ '[aeiouy][^aeiouy]' then porter(left(porter(term), -1) || 'e')
+ when porter(term) like '%logi' and left(porter(term), -4) ~ '[aeiouy][^aeiouy]' then left(porter(term), -1)
+ else porter(term)
+end;
 
 -- Stems of the terms that storage/terms.py makes: how often (tf) each is in a record of so many terms (length).
 -- No foreign key: it would be looked up for every word of every record.

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from memeplex.cli.output import say, table, tell, tell_json
-from memeplex.messages import Conversation, Turn, TurnKind
+from memeplex.messages import Conversation, TurnKind
 from memeplex.models import is_small
 from memeplex.models.openai import guess_billions
 from memeplex.storage import Run, Store
-from memeplex.teams import RunResult
+from memeplex.teams import Answer, RunResult, answer_of
 from memeplex.usage import Ledger, Purpose, Usage
 
 __all__ = ["Report", "document_text", "json_text", "print_report", "print_tokens", "stored_result", "usage_json"]
@@ -30,50 +30,26 @@ class Report:
         return self.result.outcome.details.get("document") if self.result.outcome else None
 
     @property
-    def answer_kind(self) -> str:
-        """What ``answer`` is: a ``document``, a ``proposal`` that no document was written of, or a ``message``."""
-        if any(turn.kind is TurnKind.DOCUMENT for turn in self.result.conversation.turns):
-            return "document"
-        return "proposal" if self._proposal else "message"
-
-    @property
-    def answer(self) -> str:
-        """The document as a text; without one the last proposal, for teams that make any; else the last message."""
-        if self.answer_kind == "proposal":
-            return self._proposal
-        turn = self._answering
-        return turn.content if turn else ""
+    def answer(self) -> Answer:
+        """What the team came to."""
+        return answer_of(self.result.conversation, self.result.outcome)
 
     @property
     def text(self) -> str:
         """The result as Markdown. A proposal stands under a heading that says how far it came."""
         if self.document:
             return document_text(self.document)
-        if self.answer_kind != "proposal":
-            return self.answer
+        answer = self.answer
+        if answer.kind != "proposal":
+            return answer.text
         agreed = self.result.outcome is not None and self.result.outcome.success
-        return f"## {'Accepted proposal' if agreed else 'Last proposal, not agreed on'}\n\n{self.answer}"
+        return f"## {'Accepted proposal' if agreed else 'Last proposal, not agreed on'}\n\n{answer.text}"
 
     @property
     def writer(self) -> str:
         """The model that wrote the document or the answer."""
-        turn = self._answering
+        turn = self.answer.turn
         return turn.model if turn and turn.model else self.run.model
-
-    @property
-    def _proposal(self) -> str:
-        """The proposal that the outcome hands out; empty where there is none."""
-        details = self.result.outcome.details if self.result.outcome else {}
-        found = details.get("proposal") if details.get("proposed", True) else None
-        return found if isinstance(found, str) else ""
-
-    @property
-    def _answering(self) -> Turn | None:
-        """The turn that the answer was said in."""
-        heard = [turn for turn in self.result.conversation.heard if turn.kind is not TurnKind.FLAG]
-        if self.answer_kind == "proposal":
-            heard = [turn for turn in heard if turn.content == self._proposal] or heard
-        return heard[-1] if heard else None
 
     @property
     def status(self) -> str:
@@ -99,8 +75,8 @@ class Report:
             "status": self.status,
             "outcome": {"status": outcome.status, "success": outcome.success, "details": details} if outcome else None,
             "document": self.document,
-            "answer": self.answer,
-            "answer_kind": self.answer_kind,
+            "answer": self.answer.text,
+            "answer_kind": self.answer.kind,
             "turns": len(turns),
             "seed": self.run.seed,
             "model": self.run.model,
@@ -169,7 +145,7 @@ def print_report(report: Report, *, as_json: bool, quiet: bool, resume: str) -> 
 def _ending(report: Report) -> str:
     outcome = report.result.outcome
     status = outcome.status if outcome else ""
-    if status == "no_consensus" and report.answer_kind == "proposal":
+    if status == "no_consensus" and report.answer.kind == "proposal":
         return "No consensus was reached before the limit: this is the last proposal, and no document was written."
     if status == "no_consensus" and report.document is None:
         return "No consensus was reached before the limit, and no proposal was made: this is what was said last."

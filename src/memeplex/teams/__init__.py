@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from memeplex.endpoint.client import close_connections
 from memeplex.models import Model, create_model
+from memeplex.teams.answer import Answer, answer_of
 from memeplex.teams.moderated import Moderated
 from memeplex.teams.speakers import (
     Cast,
@@ -24,6 +25,7 @@ from memeplex.teams.termination import Flagged, MaxTokens, MaxTurns, Stalled, Te
 
 __all__ = [
     "AgentSpec",
+    "Answer",
     "Cast",
     "Chain",
     "Flagged",
@@ -42,6 +44,7 @@ __all__ = [
     "TeamSpec",
     "Termination",
     "Tree",
+    "answer_of",
     "build_team",
     "library_teams",
     "load_team",

@@ -1,11 +1,11 @@
 """Whether a task was done: what a task says of its own answer decides, where it says something."""
 
-import json
 from collections.abc import Sequence
 
-from memeplex.messages import Conversation, Outcome, TurnKind
+from memeplex.messages import Conversation, Outcome
+from memeplex.teams.answer import answer_of
 
-__all__ = ["final_text", "judged"]
+__all__ = ["judged"]
 
 
 def judged(conversation: Conversation, outcome: Outcome) -> Outcome:
@@ -17,18 +17,9 @@ def judged(conversation: Conversation, outcome: Outcome) -> Outcome:
     expected = _texts(conversation.task.data.get("expect"))
     if outcome.success is not None or not expected:
         return outcome
-    said = final_text(conversation, outcome).casefold()
+    said = answer_of(conversation, outcome).text.casefold()
     share = sum(text.casefold() in said for text in expected) / len(expected)
     return outcome.model_copy(update={"success": share == 1.0, "reward": share})
-
-
-def final_text(conversation: Conversation, outcome: Outcome) -> str:
-    """The team's last word: its document, its last proposal, or what was said last."""
-    for name in ("document", "proposal"):
-        if found := outcome.details.get(name):
-            return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-    heard = [turn for turn in conversation.heard if turn.kind is not TurnKind.FLAG]
-    return heard[-1].content if heard else ""
 
 
 def _texts(value: object) -> Sequence[str]:

@@ -31,11 +31,13 @@ object, in case of an error too. Every error is one line, with one more on what 
 A team that reaches its `max_turns` or `max_tokens` has ended as it should: exit code 0.
 
 `MEMEPLEX_STORE` is the store where `--store` names none. `MEMEPLEX_MODEL` is the model of teams that name none, and the
-one that `doctor` tries, where `--model` names none; a team or an agent that names a model keeps it. `config.toml` in
-the user's configuration folder (`~/.config/memeplex` on Linux) says the same for good, and comes after the environment:
+one that `doctor` tries, where `--model` names none; a team or an agent that names a model keeps it. `MEMEPLEX_EMBEDDER`
+is the same for `--embedder`. `config.toml` in the user's configuration folder (`~/.config/memeplex` on Linux) says all
+this for good, and comes after the environment:
 
 ```toml
 model = "openai:gpt-4.1-mini"
+embedder = "ollama:nomic-embed-text"
 store = "/data/memeplex.db"
 
 [models."http://127.0.0.1:8000/v1#qwen3"]
@@ -43,6 +45,10 @@ key_env = "QWEN_KEY"       # the variable that holds the key; never the key itse
 window = 32768
 temperature = 0.5
 body = {top_p = 0.9}       # sent along with every request
+
+[embedders."ollama:nomic-embed-text"]
+query_prefix = "search_query: "
+passage_prefix = "search_document: "
 ```
 
 `OPENAI_API_KEY` and `OPENAI_BASE_URL` are read for `openai:NAME` alone.

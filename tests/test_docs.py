@@ -12,7 +12,7 @@ import typer
 
 import memeplex.models
 from memeplex.cli.app import app
-from memeplex.cli.config import ModelTable
+from memeplex.cli.config import EmbedderTable, ModelTable
 from memeplex.memory.intrinsic import IntrinsicSettings
 from memeplex.memory.lifelong import LifelongSettings
 from memeplex.memory.template import Slot
@@ -93,7 +93,11 @@ def documented() -> dict[str, set[str]]:
         "teams.md": {*slots, *arguments, *policies.table},
         "memory.md": set(IntrinsicSettings.model_fields),
         "lifelong.md": set(LifelongSettings.model_fields),
-        "models.md": {*ModelTable.model_fields, *(weights.sha256 for weights in known_models().values())},
+        "models.md": {
+            *ModelTable.model_fields,
+            *EmbedderTable.model_fields,
+            *(weights.sha256 for weights in known_models().values()),
+        },
     }
 
 

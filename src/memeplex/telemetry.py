@@ -151,7 +151,7 @@ class TextCut(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingFailed(Event):
-    """An embedder gave no vectors: what was to be kept or found is kept or found by its words alone."""
+    """An embedder gave no vectors, or none that the store can use: what was to be kept or found is so by its words."""
 
     embedder: str
     cause: str

@@ -114,3 +114,9 @@ def test_a_stream_of_other_tasks_is_not_gone_on_with(stream: Run, tasks: Path) -
     tasks.write_text('{"text": "Something else."}')
     told = stream("--stream", name)
     assert told.code == 2 and "not the one" in told.err
+
+
+def test_the_paper_has_no_topology_and_no_embedder(cli: Cli, team: Path) -> None:
+    for option in ("--topology", "local"), ("--embedder", "hashing"):
+        told = cli("run", team, "--memory", "paper", *option)
+        assert told.code == 2 and "--memory lifelong" in told.err

@@ -34,6 +34,7 @@ from pydantic import BaseModel
 from support import agent, block, listening, only
 
 from memeplex import Team, load_team, subscribe
+from memeplex.embeddings.testing import HashingEmbedder
 from memeplex.errors import ModelUnavailableError, StructuredOutputError, UserError
 from memeplex.memory import combine_memories, create_memory, parse_memory
 from memeplex.memory.combined import CombinedMemory
@@ -47,7 +48,7 @@ from memeplex.models.tokens import estimate
 from memeplex.storage import JobState, Record
 from memeplex.storage.sqlite import SQLiteStore
 from memeplex.teams import MaxTurns
-from memeplex.telemetry import Event, MemoryConsolidated
+from memeplex.telemetry import EmbeddingFailed, Event, MemoryConsolidated
 from memeplex.usage import Purpose
 
 DONE = Outcome(status="completed")
@@ -313,6 +314,43 @@ async def test_without_an_embedder_tasks_of_one_type_are_alike(store: SQLiteStor
     await live(made, store, *tasks)
     (procedure,) = await procedures(store)
     assert len(procedure.sources) == 2
+
+
+async def test_a_memory_takes_an_embedder_itself_and_its_file_one_by_name(tmp_path: Path, store: SQLiteStore) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(
+        "name: duo\nembedder: hashing\nmemory: lifelong\ntermination: {max_turns: 1}\nagents: [{name: A, role: x}]\n"
+    )
+    model, _ = listening(work)
+    for made, name in (
+        (load_team(str(path), model=model), "hashing:256"),
+        (load_team(str(path), model=model, embedder=HashingEmbedder(32)), "hashing:32"),
+        (team(model, lifelong(embedder=HashingEmbedder(64)), agents="A", turns=1), "hashing:64"),
+    ):
+        async with opened(tmp_path / f"{name}.db") as fresh:
+            await live(made, fresh, *invoices(1))
+            assert {one.kind for one in await fresh.records.without_vectors(name)} == {"retrieval"}, name
+    for embedder, error in (("nosuch", "no embedder"), (3, "neither an embedder nor the name of one")):
+        with pytest.raises(UserError, match=error):
+            await live(team(model, lifelong(embedder=embedder)), store, *invoices(1))
+
+
+async def test_an_embedder_whose_vectors_have_changed_leaves_words(store: SQLiteStore) -> None:
+    """The model behind a name was swapped for one of another dimension: it is said, and nothing is lost."""
+
+    class Swapped(HashingEmbedder):
+        def __init__(self) -> None:
+            super().__init__(32)
+            self.id = "hashing:256"
+
+    model, asked = listening(work)
+    await live(team(model, agents="A", turns=1), store, *invoices(1))
+    seen: list[Event] = []
+    with subscribe(seen.append):
+        (result,) = await live(team(model, lifelong(embedder=Swapped()), agents="A", turns=1), store, *invoices(1, 2))
+    assert result.outcome and "invoice number 1" in injected(asked)[-1] and len(await episodes(store)) == 2
+    causes = {event.cause for event in seen if isinstance(event, EmbeddingFailed)}
+    assert len(causes) == 2 and all("256" in cause for cause in causes)
 
 
 async def test_a_retired_procedure_is_not_made_again(store: SQLiteStore) -> None:

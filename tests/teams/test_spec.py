@@ -9,6 +9,7 @@ from support import act
 
 from memeplex import load_team
 from memeplex.errors import TeamFileError, UnknownNameError, UserError
+from memeplex.memory import takes
 from memeplex.models.testing import FunctionModel
 from memeplex.teams import Moderated, TeamSpec, build_team, library_teams, read_team
 
@@ -267,3 +268,17 @@ def test_the_case_study_is_moderated_with_its_slots() -> None:
     for agent in spec.agents:
         assert bool(agent.slots) == (agent.memory != "none")
         assert all(slot.description for slot in agent.slots)
+
+
+@pytest.mark.parametrize(
+    ("memory", "argument", "taken"),
+    [
+        ("paper", "template", True),
+        ("paper", "embedder", False),
+        ("intrinsic", "topology", False),
+        ("lifelong", "embedder", True),
+        ("none", "template", False),
+    ],
+)
+def test_what_a_memory_takes(memory: str, argument: str, taken: bool) -> None:
+    assert takes(memory, argument) is taken

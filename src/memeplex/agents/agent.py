@@ -102,15 +102,18 @@ class Agent:
         members: Mapping[str, str] | None = None,
         store: Store | None = None,
         conversation: Conversation | None = None,
+        spent: Callable[[Ledger], Awaitable[None]] | None = None,
     ) -> "Agent":
         """This agent in one run: with a memory of its own, or with the one it had when the run was broken off.
 
         ``members`` are all agents with their roles; a reply in which this one goes on to speak for another is cut
-        there. ``conversation`` is the transcript, which its memory may look back on when the task is over.
+        there. ``conversation`` is the transcript, which its memory may look back on when the task is over. ``spent``
+        is told what each call has cost that its memory makes then.
         """
         entered = copy.copy(self)
         scope = replace(self._scope(record, versions, seed), run=run, team=team, members=dict(members or {}))
-        entered.memory = self.settings.open(replace(scope, store=store, conversation=conversation))
+        scope = replace(scope, store=store, conversation=conversation, spent=spent or scope.spent)
+        entered.memory = self.settings.open(scope)
         entered._seed = seed
         entered._members = (self.name, *scope.members)
         entered._sizes = []

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a run: the first stops at the turn boundary, the second at once."""
+"""Ctrl-C and SIGTERM during long work: the first stops at the next boundary, such as a turn's, the second at once."""
 
 import asyncio
 import signal
@@ -10,25 +10,26 @@ from memeplex.cli.output import say
 __all__ = ["INTERRUPTED", "Interrupt"]
 
 INTERRUPTED = 130
-"""The exit code of a run that was stopped."""
+"""The exit code of what was stopped."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """How often one run was asked to stop. ``resume`` is the command that goes on with it."""
+    """How often some work was asked to stop. ``resume`` is the command that goes on with it, ``step`` what it ends."""
 
-    def __init__(self, resume: str) -> None:
+    def __init__(self, resume: str, *, step: str = "turn") -> None:
         self.count = 0
         self._resume = resume
+        self._step = step
 
     def stop(self) -> bool:
-        """Whether the run should end before its next turn."""
+        """Whether the work should end before its next step."""
         return self.count > 0
 
     @property
     def aborted(self) -> bool:
-        """Whether the run was told to end at once."""
+        """Whether it was told to end at once."""
         return self.count > 1
 
     @contextmanager
@@ -44,7 +45,7 @@ class Interrupt:
         def signalled() -> None:
             self.count += 1
             if not self.aborted:
-                say(f"stopping after this turn (once more: at once)\ngo on with: {self._resume}")
+                say(f"stopping after this {self._step} (once more: at once)\ngo on with: {self._resume}")
             elif task is not None:
                 task.cancel()
                 # A third one ends the process, should the second not have been enough.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from memeplex.cli.options import AgentName, AsJson, EmbedderName, OfRun, Store
+from memeplex.cli.options import AgentName, AsJson, EmbedderName, OfRun, Quiet, Store, TeamModel
 
 __all__ = ["memory_app"]
 
@@ -164,9 +164,27 @@ def memory_import(
     import_records(path, store, as_json=as_json)
 
 
+@memory_app.command("catch-up", epilog="Example: memeplex memory catch-up panel --model ollama:gemma3:12b --again")
+def memory_catch_up(
+    team: Annotated[str | None, typer.Argument(help="A team by its name; by default all.", metavar="TEAM")] = None,
+    model: TeamModel = None,
+    again: Annotated[bool, typer.Option("--again", help="Try at once what has failed, too.")] = False,
+    store: Store = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> int:
+    """Draw the lessons and write the procedures that killed runs and failing models have left over.
+
+    Ctrl-C stops after the call; the same command goes on. Exit code 3 if something has failed again.
+    """
+    from memeplex.cli.catch_up import catch_up
+
+    return catch_up(team, model, again=again, store=store, as_json=as_json, quiet=quiet)
+
+
 @memory_app.command("stats", epilog="Example: memeplex memory stats --json")
 def memory_stats(store: Store = None, as_json: AsJson = False) -> None:
     """How much is kept, what was done last, and what work is waiting."""
-    from memeplex.cli.records import show_stats
+    from memeplex.cli.backlog import show_stats
 
     show_stats(store, as_json=as_json)

@@ -2,7 +2,6 @@
 
 import getpass
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from memeplex.messages import one_line
 from memeplex.storage import Change, Found, Record, Records, Store
 
 __all__ = [
+    "counted",
     "edit_record",
     "export_records",
     "forget_records",
@@ -25,7 +25,6 @@ __all__ = [
     "record_history",
     "search_records",
     "show_record",
-    "show_stats",
 ]
 
 _TEXT = 70
@@ -50,7 +49,7 @@ def list_records(
         elif not counts:
             tell("nothing is kept yet; lifelong memories keep something: memeplex run TEAM --memory lifelong")
         else:
-            rows = [(name, sum(by_kind.values()), _counted(by_kind)) for name, by_kind in counts.items()]
+            rows = [(name, sum(by_kind.values()), counted(by_kind)) for name, by_kind in counts.items()]
             table(("owner", "records", "of them"), rows, numbers=("records",))
         return
 
@@ -241,40 +240,13 @@ def import_records(path: str, store: str | None, *, as_json: bool) -> None:
         tell(f"{count} records imported, {len(lines) - count} were there already")
 
 
-def show_stats(store: str | None, *, as_json: bool) -> None:
-    """How much is kept, what was done to it last, and what is waiting."""
-
-    async def gathered(opened: Store) -> dict[str, Any]:
-        owners = await opened.records.owners()
-        kinds: Counter[str] = Counter()
-        for by_kind in owners.values():
-            kinds.update(by_kind)
-        jobs = Counter(job.state.value for job in await opened.jobs.jobs(limit=10**6))
-        audit = await opened.records.audit(limit=5)
-        return {
-            "owners": len(owners),
-            "records": dict(sorted(kinds.items())),
-            "jobs": dict(sorted(jobs.items())),
-            "last": [row.model_dump(mode="json") for row in audit],
-        }
-
-    stats = read_store(store, gathered)
-    if as_json:
-        tell_json(stats)
-        return
-    tell(f"{stats['owners']} owners; {_counted(stats['records']) or 'no records'}")
-    tell(f"jobs: {_counted(stats['jobs']) or 'none'}")
-    rows = [(row["at"][:16], row["action"], row["actor"], row["owner"], row["records"]) for row in stats["last"]]
-    if rows:
-        table(("at", "action", "by", "owner", "records"), rows, numbers=("records",))
-
-
 def _row(record: Record) -> tuple[str, ...]:
     stale = " (superseded)" if record.superseded_by else ""
     return record.id, record.kind + stale, f"{record.updated:%Y-%m-%d %H:%M}", cut(record.text, _TEXT)
 
 
-def _counted(counts: dict[str, int]) -> str:
+def counted(counts: dict[str, int]) -> str:
+    """How many of each."""
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 

@@ -25,7 +25,7 @@ from memeplex.storage import Run, Store, opened_store
 from memeplex.teams import RunResult, Team, TeamSpec, build_team, new_run_id, read_team
 from memeplex.telemetry import Event, RunStarted, subscribe
 
-__all__ = ["Shown", "resume_run", "run_team"]
+__all__ = ["Shown", "resume_run", "run_team", "stored_spec"]
 
 STALLED = 6
 """The exit code of a team that turned in circles."""
@@ -115,7 +115,7 @@ def resume_run(run_id: str, *, store: str | None, shown: Shown) -> int:
         return _deliver(kept, shown, _command(run.id, store))
     job = Job(
         settings=settings,
-        spec=_stored_spec(run),
+        spec=stored_spec(run),
         store=url,
         store_given=store is not None,
         run_id=run.id,
@@ -129,7 +129,12 @@ def _command(run_id: str, store: str | None) -> str:
     return f"memeplex resume {run_id}{store_option(store)}"
 
 
-def _stored_spec(run: Run) -> TeamSpec:
+def stored_spec(run: Run) -> TeamSpec:
+    """The team that is kept with a run.
+
+    Raises:
+        UserError: none is, or not one that this version can read.
+    """
     if not run.spec:
         raise UserError(
             f"run {run.id} was started from Python, and its team was not kept", remedy="go on with Team.resume()"

@@ -8,12 +8,13 @@ from typing import Any, get_type_hints
 from pydantic import ValidationError
 
 from memeplex.errors import UserError
-from memeplex.memory.base import Memory, MemoryScope, MemorySettings, Recollection
+from memeplex.memory.base import Lasting, Memory, MemoryScope, MemorySettings, Recollection
 from memeplex.memory.combined import CombinedSettings
 from memeplex.memory.notes import condense
 from memeplex.registry import Registry
 
 __all__ = [
+    "Lasting",
     "Memory",
     "MemoryScope",
     "MemorySettings",

@@ -2,14 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Model
-from memeplex.storage import MemoryVersion, Store
+from memeplex.storage import Job, MemoryVersion, Store
 from memeplex.usage import Ledger
 
-__all__ = ["Memory", "MemoryScope", "MemorySettings", "Recollection"]
+__all__ = ["Lasting", "Memory", "MemoryScope", "MemorySettings", "Recollection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,36 @@ class Memory(Protocol):
         """
         ...
 
-    async def consolidate(self, outcome: Outcome) -> Ledger:
-        """Take in how the task ended; gives what that cost."""
+    async def consolidate(self, outcome: Outcome) -> None:
+        """Take in how the task ended; what that costs is told to the scope's ``spent``, call by call."""
         ...
+
+
+@runtime_checkable
+class Lasting(Protocol):
+    """A memory beyond one run, whose work may be left over when a model fails or a process dies."""
+
+    async def backlog(self) -> list[Job]:
+        """What is left to do, the oldest first."""
+        ...
+
+    async def catch_up(self, *, again: bool = False, stop: Callable[[], bool] = lambda: False) -> Ledger:
+        """Do what is due, and with ``again`` what has failed too, until ``stop()``; gives what it cost."""
+        ...
+
+
+async def _told_nobody(ledger: Ledger) -> None:
+    """Of a memory outside a run, nobody keeps the cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryScope:
     """Whose memory it is, and what it works with.
 
-    ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns. ``members``
-    are all agents of the team with their roles, ``store`` is where the run is kept, if it is, and ``conversation`` is
-    the transcript that all of them share, as far as it has come.
+    ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns. ``spent``
+    keeps what a call has cost that belongs to no turn, as soon as it has been answered. ``members`` are all agents of
+    the team with their roles, ``store`` is where the run is kept, if it is, and ``conversation`` is the transcript that
+    all of them share, as far as it has come.
     """
 
     agent: str
@@ -71,6 +89,7 @@ class MemoryScope:
     members: Mapping[str, str] = field(default_factory=dict)
     store: Store | None = None
     conversation: Conversation | None = None
+    spent: Callable[[Ledger], Awaitable[None]] = _told_nobody
 
 
 class MemorySettings(Protocol):

@@ -1,11 +1,11 @@
 """Several memories of one agent, used as one: what each brings back stands side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from memeplex.memory.base import Memory, MemoryScope, MemorySettings, Recollection
+from memeplex.memory.base import Lasting, Memory, MemoryScope, MemorySettings, Recollection
 from memeplex.messages import Conversation, Outcome, Turn
-from memeplex.storage import MemoryVersion
+from memeplex.storage import Job, MemoryVersion
 from memeplex.usage import Ledger
 
 __all__ = ["CombinedMemory", "CombinedSettings"]
@@ -39,6 +39,19 @@ class CombinedMemory:
         versions = [await part.update(turn, conversation) for part in self.parts]
         return next((version for version in versions if version is not None), None)
 
-    async def consolidate(self, outcome: Outcome) -> Ledger:
+    async def consolidate(self, outcome: Outcome) -> None:
         """All take in how the task ended."""
-        return sum([await part.consolidate(outcome) for part in self.parts], Ledger())
+        for part in self.parts:
+            await part.consolidate(outcome)
+
+    async def backlog(self) -> list[Job]:
+        """What is left to do for all parts that last."""
+        return [job for part in self._lasting for job in await part.backlog()]
+
+    async def catch_up(self, *, again: bool = False, stop: Callable[[], bool] = lambda: False) -> Ledger:
+        """Make up what is left to do for all parts that last."""
+        return sum([await part.catch_up(again=again, stop=stop) for part in self._lasting], Ledger())
+
+    @property
+    def _lasting(self) -> list[Lasting]:
+        return [part for part in self.parts if isinstance(part, Lasting)]

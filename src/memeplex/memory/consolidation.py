@@ -4,16 +4,17 @@ Source: Scaling Teams or Scaling Time?, section 3 and appendices A and D: lesson
 episodes are grouped, and groups that hold a success become procedures.
 """
 
+import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from memeplex.autonoms import draw_lessons as lessons
 from memeplex.autonoms.draw_lessons import draw_lessons
 from memeplex.autonoms.write_procedure import Example, write_procedure
-from memeplex.errors import ModelError, ModelUnavailableError
+from memeplex.errors import AuthenticationError, ModelError, ModelNotFoundError, ModelUnavailableError
 from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
 from memeplex.memory.base import MemoryScope
@@ -30,14 +31,20 @@ from memeplex.usage import Ledger, Purpose, Usage
 if TYPE_CHECKING:
     from memeplex.memory.lifelong import LifelongSettings
 
-__all__ = ["CONSOLIDATION", "LESSONS", "Consolidation"]
+__all__ = ["CONSOLIDATION", "LESSONS", "UNDONE", "Consolidation"]
 
 LESSONS = "lessons"
 CONSOLIDATION = "consolidation"
 _KINDS = (LESSONS, CONSOLIDATION)
 
+UNDONE = (JobState.QUEUED, JobState.RUNNING, JobState.FAILED)
+"""The states of a job that is left to do."""
+
+Pay: TypeAlias = Callable[[Usage], Awaitable[None]]
+_OUT_OF_REACH = (AuthenticationError, ModelNotFoundError, ModelUnavailableError)
+"""Errors that the next job would meet as well."""
 _LEASE = 900.0
-"""Seconds for the calls of one job; then another worker takes it for lost."""
+"""Seconds for one call of a job; then another worker takes it for lost."""
 _NEWEST = 200
 """Episodes that one consolidation looks at; more where N tasks of the whole team are more."""
 _JOBS = 1_000_000
@@ -67,8 +74,8 @@ class Consolidation:
         self._name = joined(scope.run, scope.agent)
         self._spent = Ledger()
 
-    async def enqueue(self, episode_id: str) -> None:
-        """Ask for the lessons of an episode and, when N tasks are full, for a consolidation.
+    async def enqueue(self, *episode_ids: str) -> None:
+        """Ask for the lessons of episodes and, when N tasks are full, for a consolidation.
 
         So that nothing is left out that an earlier process did not live to ask for, it is the episodes that are
         counted, and all that have no lessons are asked for; what is done already is not done again.
@@ -76,7 +83,7 @@ class Consolidation:
         owner = self._owner(episodes.EPISODE)
         records = await self._episodes(owner)
         bare = [record.id for record in records if not episodes.as_episode(record).lessons]
-        for name in dict.fromkeys([*bare, episode_id]):
+        for name in dict.fromkeys([*bare, *episode_ids]):
             await self._jobs.enqueue(Job(kind=LESSONS, owner=owner, key=name, payload={"episode": name}))
         if not self._settings.procedures:
             return
@@ -86,7 +93,7 @@ class Consolidation:
         if len(fresh) >= self._settings.every:
             await self._ask(owner, self._scope.run, records)
 
-    async def enqueue_again(self) -> None:
+    async def enqueue_everything(self) -> None:
         """Ask for a consolidation, whatever is new."""
         owner = self._owner(episodes.EPISODE)
         await self._ask(owner, new_id(), await self._episodes(owner))
@@ -96,14 +103,23 @@ class Consolidation:
         payload = {"until": last.id, "run": last.provenance.run} if last else {}
         await self._jobs.enqueue(Job(kind=CONSOLIDATION, owner=owner, key=joined(key), payload=payload))
 
-    async def drain(self) -> Ledger:
-        """Do what is due, and what failed before; gives what it cost. A failing model leaves its job behind."""
+    async def left(self) -> list[Job]:
+        """What is not done, the oldest first."""
+        return await self._jobs.jobs(states=UNDONE, kinds=_KINDS, owner=self._owner(episodes.EPISODE), limit=_JOBS)
+
+    async def drain(self, *, again: bool, stop: Callable[[], bool] = lambda: False) -> Ledger:
+        """Do what is due, and with ``again`` what has failed before; gives what it cost.
+
+        A failing model leaves its job behind.
+        """
         owner = self._owner(episodes.EPISODE)
         await self._reclaim(owner)
-        await self._jobs.retry(_KINDS, owner)
-        # All lessons first: procedures are written from them.
-        while (job := await self._claim(LESSONS, owner) or await self._claim(CONSOLIDATION, owner)) is not None:
-            if not await self._do(job, owner):
+        if again:
+            await self._jobs.retry(_KINDS, owner)
+        while not stop():
+            # All lessons first: procedures are written from them.
+            job = await self._claim(LESSONS, owner) or await self._claim(CONSOLIDATION, owner)
+            if job is None or not await self._do(job, owner):
                 break
         return self._spent
 
@@ -120,25 +136,36 @@ class Consolidation:
     async def _do(self, job: Job, owner: str) -> bool:
         """One job; false where the model is out of reach, so that the others may wait as well."""
         purpose = Purpose.LESSON if job.kind == LESSONS else Purpose.CONSOLIDATION
-        costs: list[Usage] = []
+        costs: list[Ledger] = []
+
+        async def pay(usage: Usage) -> None:
+            # At once: a process that dies later has not spent it unseen.
+            if usage != Usage():
+                costs.append(Ledger({purpose: usage}))
+                await self._scope.spent(costs[-1])
+
         status, reached = "done", True
         try:
-            if job.kind == LESSONS:
-                cause = await self._lessons(str(job.payload["episode"]), costs)
-            else:
-                cause = await self._procedures(owner, costs)
+            work = self._lessons(job, pay) if job.kind == LESSONS else self._procedures(job, owner, pay)
+            cause = await work
         except ModelError as error:
-            costs.append(error.usage)
-            status, cause, reached = "failed", one_line(str(error)), not isinstance(error, ModelUnavailableError)
+            await pay(error.usage)
+            status, cause, reached = "failed", one_line(str(error)), not isinstance(error, _OUT_OF_REACH)
             await self._jobs.fail(job, cause)
+        except asyncio.CancelledError:
+            # Whoever goes on need not wait until the lease is over.
+            await asyncio.shield(self._jobs.renew(job, seconds=0))
+            raise
         else:
-            await self._jobs.finish(job)
-        usage = Ledger({purpose: total}) if (total := sum(costs, Usage())) != Usage() else Ledger()
+            if not await self._jobs.finish(job):
+                status, cause = "failed", "it was cancelled meanwhile, or another worker has it"
+        usage = sum(costs, Ledger())
         self._spent += usage
         emit(MemoryConsolidated(agent=self._scope.agent, job=job.kind, status=status, cause=cause, usage=usage))
         return reached
 
-    async def _lessons(self, episode_id: str, costs: list[Usage]) -> str:
+    async def _lessons(self, job: Job, pay: Pay) -> str:
+        episode_id = str(job.payload["episode"])
         found = await self._archive.records.get([episode_id])
         if not found or (episode := episodes.as_episode(found[0])).lessons:
             return "nothing left to do"
@@ -151,7 +178,7 @@ class Consolidation:
             outcome=episode.told,
             success=episode.success,
         )
-        costs.append(completion.usage)
+        await pay(completion.usage)
         told = await self._told(found[0])
         # Small models give their instructions back as lessons.
         drawn = [lesson for lesson in dict.fromkeys(completion.output.lessons) if not _repeats(lesson, told)]
@@ -166,9 +193,11 @@ class Consolidation:
     async def _told(self, episode: Record) -> list[str]:
         """What the agent was told itself, and what the model is: none of it is a lesson of this task."""
         given = await self._archive.records.by_key(self._owner(RETRIEVAL), RETRIEVAL, episode.key)
-        return [self._scope.role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
+        # Of a shared memory, another agent may have lived through it.
+        role = self._scope.members.get(episode.provenance.author, self._scope.role)
+        return [role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
 
-    async def _procedures(self, owner: str, costs: list[Usage]) -> str:
+    async def _procedures(self, job: Job, owner: str, pay: Pay) -> str:
         place, actor = self._owner(procedures.PROCEDURE), self._scope.agent
         await procedures.tidy(self._archive, place, actor=actor)
         seen = await self._episodes(owner)
@@ -179,9 +208,12 @@ class Consolidation:
             chosen = [records[i] for i in members]
             if not _recurring(chosen) or _covered(chosen, await self._known(place)):
                 continue
+            # Many groups may take longer than the lease of one call.
+            if not await self._jobs.renew(job, seconds=_LEASE):
+                break
             settings = Settings(purpose=Purpose.CONSOLIDATION, max_tokens=500, temperature=0.0, seed=self._scope.seed)
             completion = await write_procedure(self._scope.model, settings, episodes=_examples(chosen))
-            costs.append(completion.usage)
+            await pay(completion.usage)
             record = procedures.record_of(
                 completion.output,
                 owner=place,

@@ -130,9 +130,8 @@ class IntrinsicMemory:
             cause = "the reply held nothing that the message says"
         return await self._keep(turn, "failed", self.content, cause, ledger)
 
-    async def consolidate(self, outcome: Outcome) -> Ledger:
+    async def consolidate(self, outcome: Outcome) -> None:
         """Does nothing: an intrinsic memory lives as long as its conversation."""
-        return Ledger()
 
     def _source(self, turn: Turn, conversation: Conversation) -> str:
         if self._settings.source == "own":

@@ -6,6 +6,7 @@ become a procedure. What needs a model is a job in the store: if the model fails
 there, and the rest is made up later.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
@@ -19,7 +20,7 @@ from memeplex.memory.consolidation import Consolidation
 from memeplex.memory.retrieval import RETRIEVAL, Given, look_up
 from memeplex.memory.topology import Topology, joined, owner_of
 from memeplex.messages import Conversation, Outcome, Task, Turn, TurnKind
-from memeplex.storage import MemoryVersion, Provenance, Record, Store
+from memeplex.storage import Job, MemoryVersion, Provenance, Record, Store
 from memeplex.usage import Ledger
 
 __all__ = ["LifelongMemory", "LifelongSettings"]
@@ -115,7 +116,7 @@ class LifelongMemory:
         """Nothing: the turn is in the transcript, from which the episode is made when the task is over."""
         return None
 
-    async def consolidate(self, outcome: Outcome) -> Ledger:
+    async def consolidate(self, outcome: Outcome) -> None:
         """Keep the episode, count for what was used, draw lessons and, every N tasks, abstract procedures.
 
         An agent that had no part in the task keeps nothing of it.
@@ -123,7 +124,7 @@ class LifelongMemory:
         scope = self._scope
         own = [turn for turn in self._conversation.by(scope.agent) if turn.kind in _ACTIONS]
         if not own:
-            return Ledger()
+            return
         given = self._given or await self._kept() or Given()
         record = episodes.record_of(
             self._conversation.task,
@@ -141,18 +142,28 @@ class LifelongMemory:
         await self._count(episodes.as_episode(record))
         work = self._work()
         await work.enqueue(added.ids[0])
-        return await work.drain()
+        await work.drain(again=True)
 
-    async def catch_up(self, *, again: bool = False) -> Ledger:
-        """Make up what failed or was broken off, without a new task; gives what it cost.
+    async def backlog(self) -> list[Job]:
+        """What is left to do. What an earlier process did not live to ask for is asked for now."""
+        work = self._work()
+        await work.enqueue()
+        return await work.left()
 
-        With ``again`` all episodes are looked at once more, whether N tasks are full or not: what has been abstracted
-        from them is not abstracted a second time.
+    async def catch_up(
+        self, *, again: bool = False, everything: bool = False, stop: Callable[[], bool] = lambda: False
+    ) -> Ledger:
+        """Make up what failed or was broken off, without a new task, until ``stop()``; gives what it cost.
+
+        With ``again``, what has failed is tried at once, and not when its time has come. With ``everything`` all
+        episodes are looked at once more, whether N tasks are full or not: what has been abstracted from them is not
+        abstracted a second time.
         """
         work = self._work()
-        if again:
-            await work.enqueue_again()
-        return await work.drain()
+        await work.enqueue()
+        if everything:
+            await work.enqueue_everything()
+        return await work.drain(again=again, stop=stop)
 
     def _work(self) -> Consolidation:
         return Consolidation(self.archive, self._store.jobs, self._scope, self.settings, self.owner)

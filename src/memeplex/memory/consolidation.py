@@ -9,8 +9,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from memeplex.autonoms import draw_lessons as lessons
 from memeplex.autonoms.draw_lessons import draw_lessons
 from memeplex.autonoms.write_procedure import Example, write_procedure
@@ -18,7 +16,7 @@ from memeplex.errors import AuthenticationError, ModelError, ModelNotFoundError,
 from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
 from memeplex.memory.base import MemoryScope
-from memeplex.memory.grouping import group
+from memeplex.memory.grouping import group, likeness_of
 from memeplex.memory.notes import words
 from memeplex.memory.retrieval import RETRIEVAL
 from memeplex.memory.topology import joined
@@ -201,12 +199,13 @@ class Consolidation:
         place, actor = self._owner(procedures.PROCEDURE), self._scope.agent
         await procedures.tidy(self._archive, place, actor=actor)
         seen = await self._episodes(owner)
-        spoilt = _sources(one for one in await self._known(place) if one.retired)
+        known = await self._known(place)
+        spoilt = {name for one in known if one.retired for name in one.sources}
         records = [record for record in seen if record.id not in spoilt]
         adopted = 0
         for members in await self._groups(records):
             chosen = [records[i] for i in members]
-            if not _recurring(chosen) or _covered(chosen, await self._known(place)):
+            if not _recurring(chosen) or _covered(chosen, known):
                 continue
             # Many groups may take longer than the lease of one call.
             if not await self._jobs.renew(job, seconds=_LEASE):
@@ -236,13 +235,15 @@ class Consolidation:
                 return None
             return record.model_copy(update={"payload": {**record.payload, "retired": True}})
 
-        for record in await procedures.known(self._archive, place):
+        held = await procedures.known(self._archive, place)
+        for record in await asyncio.to_thread(lambda: [one for one in held if judged(one) is not None]):
             now = await self._archive.revise(record.id, judged, actor=self._scope.agent, cause="it keeps failing")
             retired += now is not None and now.revision > record.revision
         return f", {retired} retired" if retired else ""
 
     async def _known(self, place: str) -> list[procedures.Procedure]:
-        return [procedures.as_procedure(record) for record in await procedures.known(self._archive, place)]
+        held = await procedures.known(self._archive, place)
+        return await asyncio.to_thread(lambda: [procedures.as_procedure(record) for record in held])
 
     async def _groups(self, records: Sequence[Record]) -> list[list[int]]:
         embedder = self._archive.embedder
@@ -253,9 +254,9 @@ class Consolidation:
                 types.setdefault(episodes.as_episode(record).type or record.text, []).append(i)
             return list(types.values())
         vectors = await embedder.embed([_gist(record) for record in records], kind="passage")
-        floor = embedder.unrelated
-        likeness = np.clip((vectors @ vectors.T - floor) / (1 - floor), 0, 1).astype(np.float32)
-        return group(likeness, self._settings.grouped_from)
+        return await asyncio.to_thread(
+            lambda: group(likeness_of(vectors, embedder.unrelated), self._settings.grouped_from)
+        )
 
     async def _episodes(self, owner: str) -> list[Record]:
         return await self._archive.records.newest(owner, episodes.EPISODE, limit=self._window)
@@ -282,10 +283,6 @@ def _covered(records: Sequence[Record], known: Iterable[procedures.Procedure]) -
     """Whether a procedure has been made of these episodes already."""
     ids = {record.id for record in records}
     return any(ids <= one.sources for one in known)
-
-
-def _sources(known: Iterable[procedures.Procedure]) -> set[str]:
-    return {name for one in known for name in one.sources}
 
 
 def _trial(record: Record) -> procedures.Trial:

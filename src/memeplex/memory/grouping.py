@@ -3,10 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["group"]
+__all__ = ["group", "likeness_of"]
 
 _DIGITS = 6
 """Digits that count: what differs less is equally alike."""
+
+
+def likeness_of(vectors: NDArray[np.float32], unrelated: float) -> NDArray[np.float32]:
+    """How much alike vectors of length 1 are, each to each, from 0 to 1; ``unrelated`` is their embedder's."""
+    likeness: NDArray[np.float32] = np.clip((vectors @ vectors.T - unrelated) / (1 - unrelated), 0, 1)
+    return likeness.astype(np.float32)
 
 
 def group(likeness: NDArray[np.float32], least: float) -> list[list[int]]:
@@ -17,30 +23,34 @@ def group(likeness: NDArray[np.float32], least: float) -> list[list[int]]:
     depend on the likeness alone and not on the order of the rows.
     """
     groups = [[i] for i in range(len(likeness))]
-    totals = likeness.astype(np.float64)
-    while len(groups) > 1:
-        sizes = np.array([len(one) for one in groups])
-        means = np.round(totals / np.outer(sizes, sizes), _DIGITS)
-        np.fill_diagonal(means, -np.inf)
-        best = means.max()
-        if best < least:
-            break
-        parts = _connected(means == best)
-        members = np.array([[float(i in part) for i in range(len(groups))] for part in parts])
-        totals = members @ totals @ members.T
-        groups = [sorted(row for i in part for row in groups[i]) for part in parts]
-    return sorted(groups)
+    totals, sizes = likeness.astype(np.float64), np.ones(len(likeness))
+    means = np.round(totals, _DIGITS)
+    # What is merged into another stays as a row, and is like nothing any more.
+    np.fill_diagonal(means, -np.inf)
+    while groups and (best := means.max()) >= least:
+        for first, *rest in _connected(means == best):
+            totals[first] += totals[rest].sum(axis=0)
+            totals[:, first] += totals[:, rest].sum(axis=1)
+            sizes[first] += sizes[rest].sum()
+            means[rest] = means[:, rest] = -np.inf
+            groups[first] = sorted(row for i in (first, *rest) for row in groups[i])
+            for i in rest:
+                groups[i] = []
+            row = np.round(totals[first] / (sizes[first] * sizes), _DIGITS)
+            row[[first, *(i for i, members in enumerate(groups) if not members)]] = -np.inf
+            means[first] = means[:, first] = row
+    return sorted(members for members in groups if members)
 
 
 def _connected(linked: NDArray[np.bool_]) -> list[list[int]]:
-    """What is linked, directly or through others."""
+    """Those that are linked to others, directly or through others, in order."""
     parts: list[list[int]] = []
-    left = set(range(len(linked)))
-    while left:
-        part = [left.pop()]
-        for i in part:
-            near = [j for j in left if linked[i, j] or linked[j, i]]
-            left.difference_update(near)
-            part += near
-        parts.append(sorted(part))
+    left: NDArray[np.bool_] = np.asarray(linked.any(axis=1))
+    while left.any():
+        part = np.zeros_like(left)
+        grown = np.arange(len(left)) == left.argmax()
+        while (grown != part).any():
+            part, grown = grown, grown | linked[grown].any(axis=0)
+        parts.append(np.nonzero(part)[0].tolist())
+        left &= ~part
     return parts

@@ -4,6 +4,7 @@ Source: Scaling Teams or Scaling Time?, section 3 and appendix A: successful and
 episodes, guidance on tools, failure categories to pre-empt.
 """
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -131,7 +132,9 @@ async def adopt(archive: Archive, record: Record, *, seen: Collection[str], acto
     """
     new = as_procedure(record)
     while True:
-        old = [one for one in await known(archive, record.owner) if _says_anew(new, as_procedure(one), seen)]
+        held = await known(archive, record.owner)
+        # Of a lifetime, they are many: the event loop goes on meanwhile.
+        old = await asyncio.to_thread(lambda: [one for one in held if _says_anew(new, as_procedure(one), seen)])  # noqa: B023
         if not old:
             await archive.keep([record], actor=actor, cause="consolidation")
             return record
@@ -152,19 +155,28 @@ async def tidy(archive: Archive, owner: str, *, actor: str) -> None:
 
     Also makes up for a merge that was broken off.
     """
-    kept: list[Record] = []
-    for record in await known(archive, owner):
+    while (pair := await asyncio.to_thread(_doubled, await known(archive, owner))) is not None:
+        await _take_in(archive, *pair, actor=actor)
+
+
+def _doubled(records: Iterable[Record]) -> tuple[Record, Record] | None:
+    """The first two that say the same: the one that takes in the other, and the other."""
+    seen: list[tuple[Record, Procedure]] = []
+    places: dict[str, set[int]] = {}
+    for record in records:
         procedure = as_procedure(record)
-        for i, one in enumerate(kept):
-            other = as_procedure(one)
+        # Those alone can say the same that have one of these in common.
+        marks = {f"title {_title(procedure)}", *procedure.sources, *procedure.merged, record.id}
+        for place in sorted(set().union(*(places.get(mark, ()) for mark in marks))):
+            one, other = seen[place]
             if record.id in other.merged or _says_anew(other, procedure, procedure.sources):
-                kept[i] = await _take_in(archive, one, record, actor=actor)
-                break
+                return one, record
             if one.id in procedure.merged or _says_anew(procedure, other, other.sources):
-                kept[i] = await _take_in(archive, record, one, actor=actor)
-                break
-        else:
-            kept.append(record)
+                return record, one
+        for mark in marks:
+            places.setdefault(mark, set()).add(len(seen))
+        seen.append((record, procedure))
+    return None
 
 
 async def _take_in(archive: Archive, kept: Record, gone: Record, *, actor: str) -> Record:

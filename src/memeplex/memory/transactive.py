@@ -5,6 +5,7 @@ collaboration. Nothing is counted up: each finished task leaves one record per a
 these, so that a task taken in twice counts once and a forgotten one no longer.
 """
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
@@ -95,8 +96,12 @@ def _weights(records: Sequence[Record], half_life: float) -> Iterable[tuple[Reco
 
 async def profiles(archive: Archive, owners: Sequence[str], *, half_life: float = HALF_LIFE) -> dict[str, Profile]:
     """What each agent has shown, by name."""
+    return await asyncio.to_thread(_profiles, await _all(archive, owners), half_life)
+
+
+def _profiles(records: Sequence[Record], half_life: float) -> dict[str, Profile]:
     found: dict[str, Profile] = {}
-    for record, weight in _weights(await _all(archive, owners), half_life):
+    for record, weight in _weights(records, half_life):
         data = record.payload
         profile = found.setdefault(data["agent"], Profile(data["agent"]))
         profile.types.setdefault(data["type"], Tally()).add(data["success"], weight)
@@ -110,9 +115,13 @@ async def patterns(
     archive: Archive, owners: Sequence[str], *, half_life: float = HALF_LIFE
 ) -> dict[tuple[str, ...], TeamPattern]:
     """What each set of agents has come to."""
+    return await asyncio.to_thread(_patterns, await _all(archive, owners), half_life)
+
+
+def _patterns(records: Sequence[Record], half_life: float) -> dict[tuple[str, ...], TeamPattern]:
     found: dict[tuple[str, ...], TeamPattern] = {}
     seen: set[tuple[str, tuple[str, ...]]] = set()
-    for record, weight in _weights(await _all(archive, owners), half_life):
+    for record, weight in _weights(records, half_life):
         data, agents = record.payload, tuple(record.payload["team"])
         if (record.provenance.run, agents) in seen:
             continue

@@ -4,6 +4,7 @@ A model supplies ``send``: one request, one raw reply. What to do with an empty,
 decided here, once for all models.
 """
 
+import asyncio
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ ATTEMPTS = 3
 _SHOWN = 2000
 """Characters of a bad reply that are shown back to the model."""
 
+_SHORT = 1000
+"""Characters of a reply that is parsed at once: to repair and validate a longer one may take a while."""
 _LONGEST = 32
 """Characters a token at most, averaged over a reply. What is longer comes of an endpoint that ignores ``max_tokens``:
 a few megabytes would hold up every later count, cut and repair."""
@@ -239,7 +242,7 @@ class Generator(Answering):
         error = ""
         for attempt in range(1, ATTEMPTS + 1):
             reply = await self._formatted(asking, output, schema)
-            verdict = judge(reply.text, output)
+            verdict = await _judged(reply.text, output)
             if completion := asking.take(reply, verdict, self.name):
                 return completion
             if not reply.text.strip():
@@ -265,3 +268,8 @@ class Generator(Answering):
         )
         failure.usage = asking.usage
         raise failure
+
+
+async def _judged(text: str, output: type[Output]) -> Verdict[Output]:
+    """``judge``, and the event loop goes on meanwhile."""
+    return judge(text, output) if len(text) <= _SHORT else await asyncio.to_thread(judge, text, output)

@@ -168,9 +168,15 @@ def _hollow(value: object) -> bool:
     return value is None or value == ""
 
 
+_OBJECTS = 500
+"""In a broken reply at most: repairing takes time by the square of them, a second for so many."""
+
+
 def _repair(text: str) -> Any:
     from json_repair import repair_json
 
+    if text.count("{") > _OBJECTS:
+        return None
     try:
         value = json.loads(repair_json(text.rstrip("`\n "), skip_json_loads=True), parse_constant=_no_constant)
     except (ValueError, RecursionError):

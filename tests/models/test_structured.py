@@ -225,6 +225,4 @@ def test_a_broken_reply_of_too_many_objects_is_not_repaired(monkeypatch: pytest.
     monkeypatch.setattr("json_repair.repair_json", lambda *about, **more: pytest.fail("it was to be repaired"))
     for unit in ('{ "', "{]1", "a,}{", '{"b": 1} '):
         assert parse_reply('{ "' + unit * 600) == []
-    assert len(json.dumps(parse_reply(json.dumps([{"a": 1}] * 5000))[0][0])) == 50_000, (
-        "a whole one may have any number"
-    )
+    assert len(parse_reply(json.dumps([{"a": 1}] * 5000))[0][0]) == 5000, "a whole one may have any number"

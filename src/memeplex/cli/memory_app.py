@@ -175,7 +175,7 @@ def memory_catch_up(
 ) -> int:
     """Draw the lessons and write the procedures that killed runs and failing models have left over.
 
-    Ctrl-C stops after the call; the same command goes on. Exit code 3 if something has failed again.
+    Ctrl-C stops after the job; the same command goes on. Exit code 3 if something has failed again.
     """
     from memeplex.cli.catch_up import catch_up
 

@@ -39,7 +39,7 @@ def recalled(name: str) -> list[Result]:
 
 
 SUITES: dict[str, list[Callable[[], list[Result]]]] = {
-    "tokens": [tokens.growth, tokens.total],
+    "tokens": [tokens.growth, tokens.total, tokens.injected],
     "speed": [speed.overhead, speed.makespan, speed.startup],
     "retention": [facts_kept],
     "casestudy": [casestudy.results],

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import random
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from memeplex.models import Model
 from memeplex.storage import opened_store
 from memeplex.teams import MaxTurns, Random, Team
 from memeplex.teams.speakers import Cast
+from memeplex.usage import Purpose
 
 REQUESTS = {
     "change of address": [
@@ -64,6 +66,7 @@ DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "local, N = 1": ("lifelong", {"every": 1}),
     "local, N = 3": ("lifelong", {"every": 3}),
     "local, N = 10": ("lifelong", {"every": 10}),
+    "hybrid, scored as in the paper": ("lifelong", {"topology": "hybrid", "relative": False}),
 }
 
 
@@ -153,32 +156,69 @@ async def stream(model: Model, design: str, seed: int, count: int) -> list[dict[
                 rows.append(
                     {
                         "success": bool(result.outcome.success),
-                        "prompt": result.usage.total.input,
+                        "answer": result.usage[Purpose.ANSWER].input,
                         "tokens": result.usage.total.tokens,
                     }
                 )
     return rows
 
 
-async def measure(name: str, seeds: int, count: int, designs: Sequence[str]) -> dict[str, Any]:
+def table(streams: Sequence[dict[str, Any]], count: int) -> dict[str, Any]:
     """Success and tokens a task by design: mean over seeds with its interval, and success by tenths of the stream."""
-    model = create_model(name)
-    table: dict[str, Any] = {}
-    try:
-        for design in designs:
-            streams = [await stream(model, design, seed, count) for seed in range(seeds)]
-            shares = [sum(row["success"] for row in rows) / len(rows) for rows in streams]
-            tenth = max(count // 10, 1)
-            curve = [
-                round(sum(row["success"] for rows in streams for row in rows[i : i + tenth]) / (seeds * tenth), 2)
+    made: dict[str, Any] = {}
+    tenth = max(count // 10, 1)
+    for design in DESIGNS:
+        played = [stream["rows"] for stream in streams if stream["design"] == design]
+        if not played:
+            continue
+        shares = [sum(row["success"] for row in rows) / len(rows) for rows in played]
+        made[design] = {
+            "seeds": len(played),
+            "success": interval(shares),
+            "success, last half": interval(
+                [sum(r["success"] for r in rows[count // 2 :]) * 2 / count for rows in played]
+            ),
+            "tokens a task": round(statistics.fmean(row["tokens"] for rows in played for row in rows)),
+            "input of the answer": round(statistics.fmean(row["answer"] for rows in played for row in rows)),
+            "curve": [
+                round(statistics.fmean(row["success"] for rows in played for row in rows[i : i + tenth]), 2)
                 for i in range(0, count, tenth)
-            ]
-            tokens = sum(row["tokens"] for rows in streams for row in rows) / (seeds * count)
-            table[design] = {"success": interval(shares), "tokens a task": round(tokens), "curve": curve}
-            print(design, table[design], flush=True)
+            ],
+        }
+    return made
+
+
+class Kept:
+    """The streams that have been played, a line each in a file, so that a long measurement can be stopped."""
+
+    def __init__(self, path: Path, model: str, tasks: int) -> None:
+        self.path = path
+        self.told: dict[str, Any] = {"model": model, "tasks": tasks}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.streams = [one for line in lines if self.told.items() <= (one := json.loads(line)).items()]
+
+    def has(self, seed: int, design: str) -> bool:
+        return any((one["seed"], one["design"]) == (seed, design) for one in self.streams)
+
+    def add(self, seed: int, design: str, rows: Sequence[dict[str, Any]]) -> None:
+        self.streams.append({**self.told, "seed": seed, "design": design, "rows": rows})
+        with self.path.open("a") as file:
+            file.write(json.dumps(self.streams[-1]) + "\n")
+
+
+async def play(kept: Kept, asked: Sequence[tuple[int, str]]) -> None:
+    """The streams that have not been played yet."""
+    model, count = create_model(kept.told["model"]), kept.told["tasks"]
+    try:
+        for number, (seed, design) in enumerate(asked, 1):
+            if not kept.has(seed, design):
+                kept.add(seed, design, await stream(model, design, seed, count))
+                solved = sum(row["success"] for row in kept.streams[-1]["rows"])
+                told = f"{number} of {len(asked)}: {design}, seed {seed}: {solved} of {count} solved"
+                print(told, file=sys.stderr, flush=True)
     finally:
         await model.aclose()
-    return table
 
 
 def main() -> int:
@@ -187,12 +227,18 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=40)
     parser.add_argument("--designs", default=",".join(name.replace(", ", "/") for name in DESIGNS))
+    parser.add_argument("--kept", type=Path, default=Path("out/learning.jsonl"), help="streams that have been played")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     designs = [name.replace("/", ", ") for name in chosen.designs.split(",")]
-    table = asyncio.run(measure(chosen.model, chosen.seeds, chosen.tasks, designs))
+    kept = Kept(chosen.kept, chosen.model, chosen.tasks)
+    asyncio.run(play(kept, [(seed, design) for seed in range(chosen.seeds) for design in designs]))
+    made = table([one for one in kept.streams if one["seed"] < chosen.seeds], chosen.tasks)
     if chosen.json:
-        print(json.dumps(table))
+        print(json.dumps(made))
+    else:
+        for design, figures in made.items():
+            print(design, figures)
     return 0
 
 

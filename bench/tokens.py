@@ -2,13 +2,16 @@
 
 import asyncio
 import random
+import tempfile
 
 from bench.common import Result
 from memeplex import Agent, Settings, Team
 from memeplex.memory import create_memory
+from memeplex.memory.retrieval import RETRIEVAL
 from memeplex.models import ChatMessage
 from memeplex.models.testing import FunctionModel
 from memeplex.models.tokens import estimate
+from memeplex.storage import opened_store
 from memeplex.teams import MaxTurns, RunResult
 from memeplex.usage import Purpose
 
@@ -16,10 +19,14 @@ TASK = "Design a warehouse for a city of 300,000 people. " * 4
 
 
 def _speaker(tokens: int) -> FunctionModel:
-    """A model whose every answer has about that many tokens and says something new."""
+    """A model whose every answer has about that many tokens and says something new; its lessons are long."""
 
-    def answer(messages: list[ChatMessage], output: object, settings: Settings) -> str:
+    def answer(messages: list[ChatMessage], output: object, settings: Settings) -> object:
         draw = random.Random(settings.seed)
+        if settings.purpose is Purpose.LESSON:
+            return {"lessons": [f"Put ware-{draw.randrange(10**5)} on the shelf. {'So it goes. ' * 16}"] * 3}
+        if settings.purpose is Purpose.CONSOLIDATION:
+            return {"title": "Warehouses", "strategy": "Count the shelves, then the boxes. " * 17}
         if settings.purpose is Purpose.MEMORY_UPDATE:
             return "\n".join(f"item {draw.randrange(10**6)} stands in hall {draw.randrange(10**4)}" for _ in range(25))
         text = ""
@@ -67,3 +74,29 @@ def total() -> list[Result]:
             detail=detail,
         )
     ]
+
+
+def injected() -> list[Result]:
+    """What a lifelong memory puts before each of 30 tasks, against the transcripts of all tasks before it."""
+    return asyncio.run(_stream(30))
+
+
+async def _stream(count: int) -> list[Result]:
+    given, replayed, past = 0, 0, 0
+    memory = create_memory("lifelong", {"embedder": "hashing", "topology": "shared"})
+    team = Team(
+        name="planners",
+        agents=[Agent(f"a{i}", role=f"You are planner {i}.", model=_speaker(300), memory=memory) for i in range(3)],
+        termination=MaxTurns(6),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        async with opened_store(f"{folder}/stream.db") as store:
+            for number in range(count):
+                result = await team.run(f"{TASK} Its number is {number}.", store=store, seed=number)
+                kept = [await store.records.by_key("planners", RETRIEVAL, f"{result.run}/a{i}") for i in range(3)]
+                given += sum(estimate(record.payload["text"]) for record in kept if record is not None) // 3
+                replayed += past
+                past += sum(estimate(turn.content) for turn in result.conversation.turns) + estimate(TASK)
+    detail = {"injected a task": given // count, "transcripts a task": replayed // count}
+    name = "tokens that lifelong memory injects over 30 tasks, against replaying all past transcripts"
+    return [Result(name, given / replayed, limit=0.1, detail=detail)]

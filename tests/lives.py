@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from memeplex.memory.archive import Archive
 from memeplex.memory.base import MemorySettings
 from memeplex.memory.episodes import Episode, as_episode
 from memeplex.memory.lifelong import LifelongMemory
-from memeplex.memory.procedures import Procedure, as_procedure
+from memeplex.memory.procedures import Procedure, Trial, as_procedure
 from memeplex.messages import Conversation, Outcome, Task, Turn, utc_now
 from memeplex.models import ChatMessage, Model, Settings
 from memeplex.storage import Record, Store
@@ -178,3 +179,9 @@ __all__ = [
     "team",
     "work",
 ]
+
+
+def unproven(trials: Sequence[Trial]) -> int:
+    """Sources that failed before any had succeeded: they say nothing on the procedure."""
+    before = takewhile(lambda trial: not trial.success, trials)
+    return sum(not trial.applied for trial in before)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from memeplex.memory.grouping import group
+from memeplex.memory.grouping import group, likeness_of
 
 Likeness = NDArray[np.float32]
 
@@ -76,3 +76,12 @@ def test_average_linkage_does_not_chain() -> None:
 @pytest.mark.parametrize("wobble", [0.0, 1e-7, -1e-7])
 def test_the_same_text_belongs_together_whatever_float32_makes_of_it(wobble: float) -> None:
     assert group(np.full((3, 3), 1 + wobble, np.float32), 1.0) == [[0, 1, 2]]
+
+
+def test_what_is_known_to_be_of_another_type_is_not_alike() -> None:
+    vectors = np.full((4, 4), 0.5, np.float32)
+    likeness = likeness_of(vectors, 0.5, ["bill", "bill", "card", ""])
+    assert likeness.tolist() == [[1, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1]], (
+        "nobody knows what the last is"
+    )
+    assert likeness_of(vectors, 0.5, ["", "", "", ""]).min() == likeness_of(vectors, 0.5).min() == 1

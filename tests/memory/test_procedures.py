@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lives import archive, kept, opened, procedures
+from lives import archive, kept, opened, procedures, unproven
 
 from memeplex.autonoms.write_procedure import Strategy
 from memeplex.memory.procedures import Procedure, Trial, _folded, adopt, applied, as_procedure, known, record_of, tidy
@@ -148,6 +148,17 @@ async def test_two_writers_at_once_lose_nothing(store: SQLiteStore) -> None:
     assert found.title == "Paying" and (found.won, found.lost) == (6, 3) and found.sources == set("abc")
 
 
+def test_what_failed_before_anybody_knew_the_way_says_nothing_against_it() -> None:
+    def one(*outcomes: str) -> Procedure:
+        trials = [Trial(use=f"r{n}", success="won" in told, applied="with" in told) for n, told in enumerate(outcomes)]
+        return Procedure(title="t", strategy="s", trials=tuple(trials))
+
+    assert (one("lost", "lost", "won").won, one("lost", "lost", "won").lost) == (1, 0)
+    assert one("lost", "won", "lost", "won with it", "lost with it").lost == 2
+    assert one("lost with it", "won").lost == 1, "it was tried, so the way was known"
+    assert one("lost", "lost").success_rate == 0.5, "nothing is known"
+
+
 async def test_many_applications_are_counted_and_not_all_kept(store: SQLiteStore) -> None:
     record = procedure("ab")
     trials = [Trial(use=f"r{n}/A", success=n % 3 > 0, applied=True) for n in range(450)]
@@ -172,7 +183,8 @@ def test_folding_twice_is_folding_once(old: list[Trial], new: list[Trial], past:
     once = _folded(other, one, "one").model_copy(update={"merged": ("one",)})
     assert _folded(once, one, "one") == once
     assert {trial.use for trial in once.trials} == {trial.use for trial in (*old, *new)}
-    assert once.won + once.lost == past + len(once.trials) and once.title == "u"
+    early = 0 if past else unproven(once.trials)
+    assert once.won + once.lost == past + len(once.trials) - early and once.title == "u"
 
 
 async def test_there_may_be_more_than_one_page_of_them(store: SQLiteStore) -> None:

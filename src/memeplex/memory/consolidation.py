@@ -219,6 +219,7 @@ class Consolidation:
                 sources=[_trial(record) for record in chosen],
                 author=actor,
                 model=completion.model,
+                task_type=_type(chosen),
             )
             await procedures.adopt(self._archive, record, seen={one.id for one in seen}, actor=actor)
             adopted += 1
@@ -246,15 +247,16 @@ class Consolidation:
 
     async def _groups(self, records: Sequence[Record]) -> list[list[int]]:
         embedder = self._archive.embedder
+        types = [episodes.as_episode(record).type for record in records]
         if embedder is None or len(records) < 2:
             # Without vectors, only the same type of task is alike.
-            types: dict[str, list[int]] = {}
+            alike: dict[str, list[int]] = {}
             for i, record in enumerate(records):
-                types.setdefault(episodes.as_episode(record).type or record.text, []).append(i)
-            return list(types.values())
+                alike.setdefault(types[i] or record.text, []).append(i)
+            return list(alike.values())
         vectors = await embedder.embed([_gist(record) for record in records], kind="passage")
         return await asyncio.to_thread(
-            lambda: group(likeness_of(vectors, embedder.unrelated), self._settings.grouped_from)
+            lambda: group(likeness_of(vectors, embedder.unrelated, types), self._settings.grouped_from)
         )
 
     async def _episodes(self, owner: str) -> list[Record]:
@@ -286,6 +288,12 @@ def _covered(records: Sequence[Record], known: Iterable[procedures.Procedure]) -
 
 def _trial(record: Record) -> procedures.Trial:
     return procedures.Trial(use=record.key, success=episodes.as_episode(record).success, episode=record.id)
+
+
+def _type(records: Sequence[Record]) -> str:
+    """The type of task that all of them are of, if there is one."""
+    types = {episodes.as_episode(record).type for record in records}
+    return types.pop() if len(types) == 1 else ""
 
 
 def _examples(records: Sequence[Record]) -> list[Example]:

@@ -15,7 +15,7 @@ from memeplex.memory.topology import joined
 from memeplex.messages import Outcome, Task, Turn, one_line
 from memeplex.storage import Provenance, Record
 
-__all__ = ["EPISODE", "Episode", "as_episode", "record_of", "succeeded"]
+__all__ = ["EPISODE", "Episode", "as_episode", "record_of", "succeeded", "type_of"]
 
 EPISODE = "episode"
 """The kind of these records."""
@@ -65,6 +65,11 @@ def succeeded(outcome: Outcome) -> bool:
     return outcome.status in _AGREED if outcome.success is None else outcome.success
 
 
+def type_of(task: Task) -> str:
+    """The type that a task declares in its data; empty where it declares none."""
+    return str(task.data.get("type", ""))
+
+
 def as_episode(record: Record) -> Episode:
     """The episode in a record."""
     return Episode.model_validate(record.payload)
@@ -88,7 +93,7 @@ def record_of(
     quality = details.pop("quality", None)
     episode = Episode(
         team=tuple(sorted(set(team))),
-        type=str(task.data.get("type", "")),
+        type=type_of(task),
         actions=tuple(turn.content for turn in turns),
         success=succeeded(outcome),
         status=outcome.status,

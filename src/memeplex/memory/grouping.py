@@ -1,5 +1,7 @@
 """Grouping what is alike: average linkage, so that one odd pair does not chain two groups together."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,9 +11,15 @@ _DIGITS = 6
 """Digits that count: what differs less is equally alike."""
 
 
-def likeness_of(vectors: NDArray[np.float32], unrelated: float) -> NDArray[np.float32]:
-    """How much alike vectors of length 1 are, each to each, from 0 to 1; ``unrelated`` is their embedder's."""
+def likeness_of(vectors: NDArray[np.float32], unrelated: float, types: Sequence[str] = ()) -> NDArray[np.float32]:
+    """How much alike vectors of length 1 are, each to each, from 0 to 1; ``unrelated`` is their embedder's.
+
+    Those that are known to be of other ``types`` are not alike at all; an empty one is not known.
+    """
     likeness: NDArray[np.float32] = np.clip((vectors @ vectors.T - unrelated) / (1 - unrelated), 0, 1)
+    if any(types):
+        known = np.array(types)
+        likeness[(known[:, None] != known) & (known[:, None] != "") & (known != "")] = 0
     return likeness.astype(np.float32)
 
 

@@ -39,12 +39,14 @@ class LifelongSettings(BaseModel):
 
     ``topology``: who shares what (``local``, ``shared``, ``hybrid``). ``every``: tasks between two consolidations.
     ``top``: items retrieved. An episode scores ``recency`` x exp(-age in tasks) + ``similarity`` x relevance +
-    ``importance`` x 1 (or ``importance_failed``, for a failure); a procedure scores its relevance plus its success
-    rate, and passes from ``least_relevance`` and ``least_success`` on. ``grouped_from`` is how much alike episodes of
-    a group are. A procedure is retired when of its newest ``prune_after`` applications a smaller share than
-    ``prune_below`` succeeded. ``max_tokens`` bounds what is put before the task. With ``team``, who is in the team and
-    what they have shown follows, for an agent that plans or moderates. ``inject=False`` keeps everything and shows
-    nothing. ``embedder`` is one, the name of one that needs no options, or ``None`` for words alone.
+    ``importance`` x 1 (or ``importance_failed``, for a failure). Relevance is ``relative`` to that of the other
+    candidates, from 0 to 1, as in Generative Agents; with ``relative=False`` it is the paper's cosine. A procedure
+    scores its relevance plus its success rate, and passes from ``least_relevance`` and ``least_success`` on.
+    ``grouped_from`` is how much alike episodes of a group are. A procedure is retired when of its newest
+    ``prune_after`` applications a smaller share than ``prune_below`` succeeded. ``max_tokens`` bounds what is put
+    before the task. With ``team``, who is in the team and what they have shown follows, for an agent that plans or
+    moderates. ``inject=False`` keeps everything and shows nothing. ``embedder`` is one, the name of one that needs no
+    options, or ``None`` for words alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,9 +59,10 @@ class LifelongSettings(BaseModel):
     similarity: float = Field(default=0.4, ge=0)
     importance: float = Field(default=0.4, ge=0)
     importance_failed: float = Field(default=0.3, ge=0, le=1)
+    relative: bool = True
     least_relevance: float = Field(default=0.2, ge=0, le=1)
     least_success: float = Field(default=0.45, ge=0, le=1)
-    grouped_from: float = Field(default=0.5, ge=0, le=1)
+    grouped_from: float = Field(default=0.6, ge=0, le=1)
     # Of 50 applications that succeed by 7 in 10, eight in a row with one success at most come once in a hundred times.
     prune_after: int = Field(default=8, ge=1)
     prune_below: float = Field(default=0.25, ge=0, le=1)
@@ -199,7 +202,7 @@ class LifelongMemory:
         scope, team = self._scope, ""
         if self.settings.team:
             owners = [self.owner(transactive.EXPERIENCE)]
-            kind = str(task.data.get("type", ""))
+            kind = episodes.type_of(task)
             team = await transactive.planner_text(self.archive, owners, task.text, kind=kind, roles=scope.members)
         asked = task.model_copy(update={"text": record_text(task.text)})
         given = await look_up(self.archive, self.settings, self.owner, asked, team=team)

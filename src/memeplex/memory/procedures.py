@@ -48,15 +48,17 @@ class Trial(BaseModel):
 class Procedure(BaseModel):
     """What a procedure record holds beside its text.
 
-    A task counts once, whether the procedure was made of it, applied in it, or both. ``successes`` and ``failures`` are
-    trials long past. ``merged`` are the ids of procedures that it has taken in. A ``retired`` one has kept failing: it
-    is shown to nobody, and stays so that it is not made again.
+    ``type`` is that of the tasks that it was made of, where they declare one and the same. A task counts once, whether
+    the procedure was made of it, applied in it, or both. ``successes`` and ``failures`` are trials long past.
+    ``merged`` are the ids of procedures that it has taken in. A ``retired`` one has kept failing: it is shown to
+    nobody, and stays so that it is not made again.
     """
 
     model_config = ConfigDict(extra="ignore")
 
     title: str
     strategy: str
+    type: str = ""
     tools: tuple[str, ...] = ()
     failures_to_prevent: tuple[str, ...] = ()
     trials: tuple[Trial, ...] = ()
@@ -72,8 +74,8 @@ class Procedure(BaseModel):
 
     @property
     def lost(self) -> int:
-        """Tasks that failed with it."""
-        return self.failures + sum(not trial.success for trial in self.trials)
+        """Tasks that failed with it; not those of its sources that failed before any had shown how it is done."""
+        return self.failures + _lost(self.trials, worked=self.successes > 0)
 
     @property
     def applications(self) -> list[Trial]:
@@ -104,11 +106,14 @@ def as_procedure(record: Record) -> Procedure:
     return Procedure.model_validate(record.payload)
 
 
-def record_of(strategy: Strategy, *, owner: str, sources: Sequence[Trial], author: str, model: str) -> Record:
-    """A new procedure, from source episodes that succeeded or not."""
+def record_of(
+    strategy: Strategy, *, owner: str, sources: Sequence[Trial], author: str, model: str, task_type: str = ""
+) -> Record:
+    """A new procedure, from source episodes that succeeded or not, oldest first."""
     procedure = Procedure(
         title=strategy.title,
         strategy=strategy.strategy,
+        type=task_type,
         tools=tuple(strategy.tools),
         failures_to_prevent=tuple(strategy.failures),
         trials=tuple(sources),
@@ -233,6 +238,7 @@ def _folded(new: Procedure, old: Procedure, old_id: str) -> Procedure:
                 "failures": new.failures + past.failures,
                 "merged": _union(old.merged, new.merged),
                 "retired": new.retired or old.retired,
+                "type": new.type if new.type == old.type else "",
             }
         )
     )
@@ -257,8 +263,18 @@ def _trials(trials: Iterable[Trial]) -> tuple[Trial, ...]:
 def _bounded(procedure: Procedure) -> Procedure:
     past, kept = procedure.trials[:-_REMEMBERED], procedure.trials[-_REMEMBERED:]
     won = sum(trial.success for trial in past)
-    update = {"trials": kept, "successes": procedure.successes + won}
-    return procedure.model_copy(update={**update, "failures": procedure.failures + len(past) - won})
+    lost = _lost(past, worked=procedure.successes > 0)
+    update = {"trials": kept, "successes": procedure.successes + won, "failures": procedure.failures + lost}
+    return procedure.model_copy(update=update)
+
+
+def _lost(trials: Iterable[Trial], *, worked: bool) -> int:
+    """The failures among trials that count: where the procedure was applied, or had been shown to work before."""
+    count = 0
+    for trial in trials:
+        worked |= trial.success
+        count += not trial.success and (worked or trial.applied)
+    return count
 
 
 async def applied(

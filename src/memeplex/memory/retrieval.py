@@ -48,7 +48,7 @@ async def look_up(
     archive: Archive, settings: "LifelongSettings", owner: Callable[[str], str], task: Task, *, team: str = ""
 ) -> Given:
     """The procedures that pass, else the best episodes; then ``team``, which says who is who, in what room is left."""
-    hits: Sequence[Hit] = await _procedures(archive, settings, owner, task.text) if settings.procedures else ()
+    hits: Sequence[Hit] = await _procedures(archive, settings, owner, task) if settings.procedures else ()
     told = [(hit.record.id, _procedure_block(hit.record)) for hit in hits]
     if not hits:
         seen: set[str] = set()
@@ -63,15 +63,16 @@ async def look_up(
 
 
 async def _procedures(
-    archive: Archive, settings: "LifelongSettings", owner: Callable[[str], str], text: str
+    archive: Archive, settings: "LifelongSettings", owner: Callable[[str], str], task: Task
 ) -> list[Hit]:
-    """Those that pass, by relevance plus success rate."""
-    kind = procedures.PROCEDURE
+    """Those that pass, by relevance plus success rate; none that is known to be for another type of task."""
+    kind, text, wanted = procedures.PROCEDURE, task.text, episodes.type_of(task)
     scored: list[tuple[float, Hit]] = []
     for hit in (await archive.find(text, [owner(kind)], kinds=[kind], limit=_CANDIDATES)).hits:
         procedure, relevance = procedures.as_procedure(hit.record), archive.relevance(hit, text)
         passes = relevance >= settings.least_relevance and procedure.success_rate >= settings.least_success
-        if passes and not procedure.retired:
+        fits = not (wanted and procedure.type) or wanted == procedure.type
+        if passes and fits and not procedure.retired:
             scored.append((relevance + procedure.success_rate, hit))
     return _best(scored, settings.top)
 
@@ -84,14 +85,24 @@ async def _episodes(
     newest = await archive.records.newest(owner(kind), kind, limit=_AGES)
     # Aged by tasks: several agents' episodes of one task are of one age.
     ages = {run: age for age, run in enumerate(dict.fromkeys(r.provenance.run for r in reversed(newest)), 1)}
+    hits = (await archive.find(text, [owner(kind)], kinds=[kind], limit=_CANDIDATES)).hits
+    relevances = [archive.relevance(hit, text) for hit in hits]
+    if settings.relative:
+        relevances = _spread(relevances)
     scored: list[tuple[float, Hit]] = []
-    for hit in (await archive.find(text, [owner(kind)], kinds=[kind], limit=_CANDIDATES)).hits:
+    for hit, relevance in zip(hits, relevances, strict=True):
         success = episodes.as_episode(hit.record).success
         score = settings.recency * math.exp(-ages.get(hit.record.provenance.run, _AGES))
-        score += settings.similarity * archive.relevance(hit, text)
+        score += settings.similarity * relevance
         score += settings.importance * (1.0 if success else settings.importance_failed)
         scored.append((score, hit))
     return _best(scored, settings.top)
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """The values from 0, for the least, to 1; where all are equal, 1."""
+    least, most = min(values, default=0.0), max(values, default=0.0)
+    return [(value - least) / (most - least) if most > least else 1.0 for value in values]
 
 
 def _best(scored: Sequence[tuple[float, Hit]], top: int) -> list[Hit]:

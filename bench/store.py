@@ -121,11 +121,16 @@ async def filtered(folder: str, count: int) -> list[Result]:
     path = f"{folder}/large.db"
     async with opened_store(path) as store:
         seconds = await fill(store, count // SHARE)
-    table = {name: in_a_process(path, threads) for name, threads in (("one thread", "1"), ("all threads", None))}
+    # Several processes, since where their arrays come to lie in memory makes much of the difference.
+    table: dict[str, dict[str, float]] = {}
+    for name, threads in (("one thread", "1"), ("all threads", None)):
+        rounds = [in_a_process(path, threads) for _ in range(ROUNDS)]
+        table[name] = {what: round(median(one[what] for one in rounds), 3) for what in rounds[0]}
+        table[name] |= {end.__name__: round(end(one["ratio"] for one in rounds), 3) for end in (min, max)}
     ratio = table["one thread"]["ratio"]
-    detail = {name: {what: round(value, 3) for what, value in row.items()} for name, row in table.items()}
+    what = f"top 10 of 10,000 among {count:,}, against numpy's product, one thread each"
     return [
-        Result(f"top 10 of 10,000 among {count:,}, against numpy's product", ratio, limit=2, detail=detail),
+        Result(what, ratio, limit=2, detail=table),
         Result("bulk insert, text index and vectors included", count / seconds, "records/s", 10_000, True),
     ]
 

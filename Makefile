@@ -26,7 +26,7 @@ check: $(STAMP)  ## formatting, lint, types, architecture, size budget
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_house.py
 
-bench: $(STAMP) .venv-bench/.installed  ## all measurements; about two hours, writes docs/benchmarks.md
+bench: $(STAMP) .venv-bench/.installed  ## all measurements; over two hours, writes docs/benchmarks.md (LOCOMO=FILE for that suite's data)
 	$(BIN)/python -m bench
 
 docs: $(STAMP)  ## the documentation, into site/

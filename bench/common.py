@@ -1,6 +1,7 @@
 """What the measurements share: processes, medians, the machine's description, bars."""
 
 import contextlib
+import json
 import os
 import platform
 import random
@@ -9,13 +10,20 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 ROUNDS = 7
+
+RIVALS = Path(__file__).resolve().parent.parent / ".venv-bench" / "bin" / "python"
+"""Python of the environment in which the rivals are installed."""
+
+
+class Skipped(Exception):  # noqa: N818
+    """What a suite needs is not there; the message says what."""
 
 
 @dataclass
@@ -35,6 +43,20 @@ class Result:
         if self.limit is None:
             return True
         return self.figure >= self.limit if self.least else self.figure <= self.limit
+
+
+def reported(results: Iterable[Result], *, as_json: bool = False) -> int:
+    """Show results as they come, or all of them as one JSON object; the status is 1 when a bar is missed."""
+    shown: dict[str, Any] = {}
+    for result in results:
+        shown[result.name] = {"figure": result.figure, "unit": result.unit, "met": result.met, **result.detail}
+        if not as_json:
+            print(f"  {'ok    ' if result.met else 'MISSED'} {result.name}: {result.figure:.3g} {result.unit}")
+            for name, value in result.detail.items():
+                print(f"           {name}: {value}", flush=True)
+    if as_json:
+        print(json.dumps(shown))
+    return int(not all(result["met"] for result in shown.values()))
 
 
 def machine() -> dict[str, str]:

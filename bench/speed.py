@@ -7,18 +7,17 @@ import sys
 import time
 from pathlib import Path
 
-from bench.common import ROUNDS, Result, cpu_seconds, endpoint
+from bench.common import RIVALS, ROUNDS, Result, cpu_seconds, endpoint
 from memeplex import Agent, Team, create_model
 from memeplex.memory import create_memory
 from memeplex.teams import MaxTurns
 
-AUTOGEN = Path(".venv-bench/bin/python")
 CONTENDER = Path(__file__).with_name("contender.py")
 
 
 def overhead() -> list[Result]:
     """CPU time a turn, contenders in turn, each run in a fresh process after a warm-up inside it."""
-    pythons = {"autogen": str(AUTOGEN), "memeplex": sys.executable, "memeplex-store": sys.executable}
+    pythons = {"autogen": str(RIVALS), "memeplex": sys.executable, "memeplex-store": sys.executable}
     times: dict[str, list[float]] = {kind: [] for kind in pythons}
     with endpoint() as url:
         for _ in range(ROUNDS):

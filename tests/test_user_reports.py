@@ -12,11 +12,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from lives import (
     Clock,
@@ -49,7 +51,9 @@ from memeplex.messages import Conversation, Outcome, Task
 from memeplex.models import ChatMessage, Settings
 from memeplex.models.testing import FunctionModel
 from memeplex.models.tokens import estimate
-from memeplex.storage import JobState, Query, Record
+from memeplex.storage import JobState, Provenance, Query, Record, Vectors
+from memeplex.storage.fusion import CANDIDATES, DISTANCE
+from memeplex.storage.search import Source, find
 from memeplex.storage.sqlite import SQLiteStore
 from memeplex.telemetry import Event, MemoryConsolidated
 from memeplex.usage import Purpose
@@ -394,6 +398,48 @@ async def test_r23_no_upkeep_holds_up_the_event_loop(
     await held.lets(live(made, store, *invoices(1, 3)), answers)
     assert len(await episodes(store)) == 3 and (await episodes(store))[0].lessons == ("Ask zed.",)
     assert len(await procedures(store)) == 1
+
+
+@pytest.mark.parametrize("count", [500, 50_000])
+async def test_r24_a_search_weighs_no_more_records_however_many_match(
+    store: SQLiteStore, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that ranked three hundred candidates anew took minutes, far beyond the deadline.
+
+    There is none here to leave out: beyond one product and one reading of the index, which are the database's, a search
+    works on a fixed number of candidates and reads as many records as it gives. What it had to do without it says.
+    """
+    rng = np.random.default_rng(24)
+    values = rng.normal(size=(count, 8)).astype(np.float32)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    made = [
+        fact(f"Pier {n} is of steel.", provenance=Provenance(run="r", turns=(n,), author=f"a{n % 3}"))
+        for n in range(count)
+    ]
+    await store.records.add(made, Vectors(embedder="e", values=values), actor="ada")
+    read: dict[str, int] = {}
+
+    class Counted:
+        def __init__(self, source: Source) -> None:
+            self.source = source
+
+        def __getattr__(self, name: str) -> Any:
+            def ask(*arguments: Any) -> Any:
+                answer = getattr(self.source, name)(*arguments)
+                read[name] = read.get(name, 0) + len(answer[0] if isinstance(answer, tuple) else answer)
+                return answer
+
+            return ask
+
+    monkeypatch.setattr("memeplex.storage.sqlite.search.find", lambda query, source: find(query, Counted(source)))
+    query = Query(owners=("ada",), text="a1, which pier is of steel?", vector=values[7], embedder="e")
+    whole = await store.records.search(query)
+    assert len(whole.hits) == 10 and whole.note == ""
+    around = 2 * CANDIDATES * (2 * DISTANCE + 1)
+    assert (read["similar"], read["worded"], read["records"]) == (CANDIDATES, CANDIDATES, 10)
+    assert read["authors"] == 3 and read["written_by"] <= 2 * CANDIDATES < read["places"] <= around
+    without = await store.records.search(replace(query, embedder="another"))
+    assert len(without.hits) == 10 and "by words only" in without.note
 
 
 async def test_r28_upkeep_has_a_bound_of_calls(store: SQLiteStore) -> None:

@@ -81,6 +81,22 @@ def test_an_array_is_what_a_table_would_be(steps: list[tuple[str, int]]) -> None
     assert best == sorted(table, key=lambda n: -float(table[n] @ query))[:3]
 
 
+def test_what_a_record_scores_does_not_depend_on_where_it_stands() -> None:
+    """Each process has its own order, in which equal records would else come now in this order, now in that."""
+    rng = np.random.default_rng(0)
+    same, query = rng.normal(size=(2, 384)).astype(np.float32)
+    values = rng.normal(size=(2000, 384)).astype(np.float32) / 9
+    values[::7] = same
+    for order in (np.arange(2000), rng.permutation(2000)):
+        array = Array(384)
+        array.put(order.tolist(), [0] * 2000, values[order])
+        equal = range(0, 2000, 7)
+        scores = array.cosines(query, equal)
+        assert len(set(scores.values())) == 1
+        assert dict(array.best(query, 2000, None)).items() >= scores.items()
+        assert [num for num, _ in array.best(same, 10, None)] == list(equal[:10]), "of equals, the oldest"
+
+
 def test_searching_changes_nothing() -> None:
     array = Array(2)
     array.put([1, 2], [0, 0], np.eye(2, dtype=np.float32))

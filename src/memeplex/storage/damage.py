@@ -7,7 +7,10 @@ from pydantic import ValidationError
 
 from memeplex.errors import StorageError
 
-__all__ = ["damaged", "legible"]
+__all__ = ["UNREADABLE", "damaged", "illegible", "legible"]
+
+UNREADABLE = (ValueError, RecursionError)
+"""What reading raises: JSON that the database accepts and Python does not has endless digits, or endless nesting."""
 
 
 def damaged(where: object, what: str) -> StorageError:
@@ -18,15 +21,19 @@ def damaged(where: object, what: str) -> StorageError:
     )
 
 
+def illegible(where: object, what: str, error: Exception) -> StorageError:
+    """The error of what is whole for the database and still not one of ours."""
+    if not isinstance(error, ValidationError):
+        return damaged(where, f"{what} cannot be read ({error})")
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in (error.title, *fault["loc"]))
+    return damaged(where, f"{what} cannot be read ({place}: {fault['msg']})")
+
+
 @contextmanager
 def legible(where: object, what: str) -> Iterator[None]:
-    """A record that is whole for the database may still not be one of ours."""
+    """Around the reading of something that may be illegible."""
     try:
         yield
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in (error.title, *fault["loc"]))
-        raise damaged(where, f"{what} cannot be read ({place}: {fault['msg']})") from error
-    except (ValueError, RecursionError) as error:
-        # JSON that the database accepts and Python does not: numbers of thousands of digits, endless nesting.
-        raise damaged(where, f"{what} cannot be read ({error})") from error
+    except UNREADABLE as error:
+        raise illegible(where, what, error) from error

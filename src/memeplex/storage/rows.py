@@ -9,11 +9,12 @@ from memeplex.errors import StorageError, UnknownNameError, UserError
 from memeplex.messages import Outcome, Task, Turn
 from memeplex.storage.base import MemoryVersion, Run, Runs
 from memeplex.storage.damage import damaged, legible
-from memeplex.storage.records import Provenance, Record
+from memeplex.storage.records import Audit, Provenance, Record
 
 __all__ = [
     "FIELDS",
     "RUN_FIELDS",
+    "read_audit",
     "read_record",
     "read_runs",
     "read_turns",
@@ -53,7 +54,7 @@ def read_runs(where: object, rows: Iterable[Mapping[str, Any]]) -> Runs:
         try:
             whole.append(_run(where, row))
         except StorageError as error:
-            faults[row["id"]] = error
+            faults[str(row["id"])] = error
     return Runs(whole, faults)
 
 
@@ -118,6 +119,12 @@ def read_record(row: Iterable[Any]) -> Record:
         }
     # Constructed, not validated: validation would take as long as the search itself.
     return Record.model_construct(**fields)
+
+
+def read_audit(row: Mapping[str, Any]) -> Audit:
+    """A changing call out of its row."""
+    with legible("", "a change in the audit"):
+        return Audit.model_validate(row)
 
 
 def select(where: str) -> str:

@@ -19,6 +19,7 @@ MemeplexError                    what to tell the user, and what to do about it
 │   └── RequestForbiddenError    a test reached for a real model
 ├── StorageError                 the store cannot be read or written                    exit 4
 │   ├── StoreVersionError        written by a newer version of memeplex
+│   ├── DamagedError             what is stored is not what was written
 │   ├── RunLockedError           another process is working on this run
 │   ├── ConflictError            somebody else has changed the record meanwhile
 │   └── EmbedderMismatchError    the store's vectors are of another embedder
@@ -36,6 +37,7 @@ __all__ = [
     "ConflictError",
     "ContextBudgetError",
     "ContextWindowError",
+    "DamagedError",
     "EmbedderMismatchError",
     "EmbeddingError",
     "EmptyReplyError",
@@ -183,6 +185,14 @@ class StorageError(MemeplexError):
 
 class StoreVersionError(StorageError):
     """The store was written by a newer version of memeplex."""
+
+
+class DamagedError(StorageError):
+    """What is stored is not what was written. ``what`` says so without naming the store."""
+
+    def __init__(self, message: str, *, what: str, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.what = what
 
 
 class RunLockedError(StorageError):

@@ -252,15 +252,26 @@ def teams(as_json: AsJson = False) -> None:
     list_teams(as_json=as_json)
 
 
-@app.command(epilog="Example: memeplex doctor --model ollama:qwen3")
+@app.command(
+    epilog="Example: memeplex doctor --model ollama:qwen3\n\nExample: memeplex doctor --repair --store runs.db"
+)
 def doctor(
     model: Annotated[
         str | None, typer.Option(help="The model to try; by default the one that runs use.", metavar="NAME")
     ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair the store's file instead; the damaged one is kept beside it.")
+    ] = False,
     store: Store = None,
     as_json: AsJson = False,
 ) -> int:
     """Say what works here, and which functions will not work with the model. Exit code 3 if a needed one fails."""
+    if repair:
+        from memeplex.cli.repair import repair_store
+
+        if model is not None:
+            raise UserError("--repair tries no model", remedy="leave --model out")
+        return repair_store(store, as_json=as_json)
     from memeplex.cli.doctor import examine
 
     return examine(model, store, as_json=as_json)

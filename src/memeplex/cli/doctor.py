@@ -15,7 +15,10 @@ from memeplex.cli.probes import PROBES, Probe, text_call
 from memeplex.errors import MemeplexError, ModelError
 from memeplex.models import Model
 from memeplex.models.weights import DEFAULT
-from memeplex.storage import opened_store
+from memeplex.storage import file_of, opened_store
+from memeplex.storage.damage import repairing
+from memeplex.storage.sqlite.checking import faults_of
+from memeplex.storage.sqlite.faults import explained
 
 __all__ = ["Check", "examine"]
 
@@ -69,8 +72,15 @@ def _config() -> Check:
 
 
 async def _store(url: str) -> Check:
-    """Open it, take its write lock, change nothing; and look for room."""
+    """Open it, look through its file, take its write lock, change nothing; and look for room."""
+    path = file_of(url)
     try:
+        if path is not None and path.is_file():
+            with explained(path):
+                wrong = await asyncio.to_thread(faults_of, path)
+            if wrong:
+                found = f"{path}: the file is damaged: {wrong[0]}"
+                return Check(what="store", status=_FAIL, found=found, remedy=repairing(path), needed=True)
         async with opened_store(url) as store:
             runs = await store.runs(limit=10**9)
             await store.end_run("", "finished")
@@ -81,14 +91,12 @@ async def _store(url: str) -> Check:
         return Check(what="store", status=_FAIL, found=str(error), remedy=error.remedy, needed=True)
     if runs.damaged:
         found = f"{shown}: {len(runs.damaged)} runs cannot be read: {', '.join(sorted(runs.damaged)[:3])}"
-        return Check(what="store", status=_WARN, found=found, remedy="restore them from a copy of the store")
-    return _room(shown, len(runs))
+        remedy = "restore them from a copy of the store" + (f", or {repairing(path)}" if path else "")
+        return Check(what="store", status=_WARN, found=found, remedy=remedy)
+    return _room(path, len(runs)) if path else Check(what="store", status=_OK, found=shown)
 
 
-def _room(url: str, runs: int) -> Check:
-    path = Path(url.removeprefix("sqlite:///")).expanduser()
-    if not path.is_file():
-        return Check(what="store", status=_OK, found=url)
+def _room(path: Path, runs: int) -> Check:
     free = shutil.disk_usage(path.parent).free
     found = f"{path}, {runs} runs, {free >> 20:,} MiB free"
     if free < _LEAST:

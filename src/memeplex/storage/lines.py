@@ -7,6 +7,7 @@ from itertools import pairwise
 from pydantic import ValidationError
 
 from memeplex.errors import ImportLineError
+from memeplex.storage.damage import legible
 from memeplex.storage.records import Change, Line, Origin, Record
 
 __all__ = ["FORMAT", "Revision", "read_changes", "read_line", "revisions", "write_line"]
@@ -21,11 +22,12 @@ Revision = tuple[str, str | None, str]
 def read_changes(past: Iterable[Revision], present: Iterable[tuple[str, Record]]) -> list[Change]:
     """What a record has been, out of its revisions, and what it is, with the call that made it so."""
     changes: list[Change] = []
-    for origin, ended, body in past:
-        changes.append(Change(origin=Origin.model_validate_json(origin), record=Record.model_validate_json(body)))
-        if ended:
-            changes.append(Change(origin=Origin.model_validate_json(ended), record=None))
-    changes += [Change(origin=Origin.model_validate_json(origin), record=record) for origin, record in present]
+    with legible("", "the history of a record"):
+        for origin, ended, body in past:
+            changes.append(Change(origin=Origin.model_validate_json(origin), record=Record.model_validate_json(body)))
+            if ended:
+                changes.append(Change(origin=Origin.model_validate_json(ended), record=None))
+        changes += [Change(origin=Origin.model_validate_json(origin), record=record) for origin, record in present]
     return changes
 
 
@@ -39,7 +41,8 @@ def revisions(line: Line) -> Iterator[tuple[Record, Revision]]:
 
 def write_line(history: Iterable[Change]) -> str:
     """A record's line."""
-    line = Line(format=FORMAT, history=tuple(history))
+    with legible("", "the history of a record"):
+        line = Line(format=FORMAT, history=tuple(history))
     return json.dumps(line.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
 

@@ -9,11 +9,12 @@ from memeplex.errors import StorageError, UnknownNameError, UserError
 from memeplex.messages import Outcome, Task, Turn
 from memeplex.storage.base import MemoryVersion, Run, Runs
 from memeplex.storage.damage import UNREADABLE, damaged, illegible, legible
-from memeplex.storage.records import Provenance, Record
+from memeplex.storage.records import Audit, Provenance, Record
 
 __all__ = [
     "FIELDS",
     "RUN_FIELDS",
+    "read_audit",
     "read_record",
     "read_runs",
     "read_turns",
@@ -54,7 +55,7 @@ def read_runs(where: object, rows: Iterable[Mapping[str, Any]]) -> Runs:
         try:
             whole.append(_run(where, row))
         except StorageError as error:
-            faults[row["id"]] = error
+            faults[str(row["id"])] = error
     return Runs(whole, faults)
 
 
@@ -130,6 +131,12 @@ def read_record(row: Iterable[Any]) -> Record:
         raise illegible("", f"record {name}", error) from error
     # Not validated, which would take as long as the search itself; and a copy is made twice as fast as a new one.
     return _ANY.model_copy(update=fields)
+
+
+def read_audit(row: Mapping[str, Any]) -> Audit:
+    """A changing call out of its row."""
+    with legible("", "a change in the audit"):
+        return Audit.model_validate(row)
 
 
 def select(where: str) -> str:

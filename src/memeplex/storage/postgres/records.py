@@ -14,7 +14,7 @@ from memeplex.storage.postgres.pool import SCHEMA, Db, snapshot
 from memeplex.storage.postgres.search import search
 from memeplex.storage.postgres.write import PostgresWrite, present
 from memeplex.storage.records import Added, Audit, Change, Found, Query, Record, Vectors
-from memeplex.storage.rows import read_record, select
+from memeplex.storage.rows import read_audit, read_record, select
 
 __all__ = ["Call", "PostgresRecords"]
 
@@ -118,7 +118,7 @@ class PostgresRecords:
 
         def work(db: Db) -> list[Audit]:
             rows = db.cursor(row_factory=dict_row).execute(sql, [*values, limit])
-            return [Audit.model_validate(row) for row in rows]
+            return [read_audit(row) for row in rows]
 
         return await self._call(work)
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from memeplex.errors import UnknownNameError
 from memeplex.messages import utc_now
+from memeplex.storage.damage import legible
 from memeplex.storage.jobs import Job, JobState, after_failure
 from memeplex.storage.sqlite.records import Call
 from memeplex.storage.sqlite.write import SQLiteWrite
 
-__all__ = ["SQLiteJobs"]
+__all__ = ["SQLiteJobs", "read_job"]
 
 _FIELDS = "id, kind, owner, key, payload, state, attempts, error, worker, due, lease, created, updated"
 _MINE = "id = ? and worker = ? and attempts = ? and state = 'running'"
@@ -33,7 +34,7 @@ class SQLiteJobs:
                 marks = ", ".join("?" * 13)
                 db.execute(f"insert into jobs ({_FIELDS}) values ({marks}) on conflict do nothing", _row(job))
             sql = f"select {_FIELDS} from jobs where kind = ? and owner = ? and key = ?"
-            return _job(db.execute(sql, (job.kind, job.owner, job.key)).fetchone())
+            return read_job(db.execute(sql, (job.kind, job.owner, job.key)).fetchone())
 
         return await self._call(work)
 
@@ -73,11 +74,11 @@ class SQLiteJobs:
             if row is None:
                 raise UnknownNameError("job", job_id)
             if row["state"] in (JobState.DONE, JobState.CANCELLED):
-                return _job(row)
+                return read_job(row)
             with SQLiteWrite(db, row["owner"], actor, "cancel", cause or row["kind"]) as write:
                 write.records = 1
                 sql = f"update jobs set state = 'cancelled', lease = null, updated = ? where id = ? returning {_FIELDS}"
-                return _job(db.execute(sql, (self._now().timestamp(), job_id)).fetchone())
+                return read_job(db.execute(sql, (self._now().timestamp(), job_id)).fetchone())
 
         return await self._call(work)
 
@@ -99,7 +100,7 @@ class SQLiteJobs:
         """Jobs, the oldest first."""
         chosen, values = _chosen(states, kinds, owner)
         sql = f"select {_FIELDS} from jobs where {chosen} order by created, id limit ?"
-        return await self._call(lambda db: [_job(row) for row in db.execute(sql, (*values, limit))])
+        return await self._call(lambda db: [read_job(row) for row in db.execute(sql, (*values, limit))])
 
     async def _mine(self, job: Job, assignments: str, values: tuple[Any, ...]) -> bool:
         sql = f"update jobs set {assignments} where {_MINE} returning {_FIELDS}"
@@ -109,7 +110,7 @@ class SQLiteJobs:
         def work(db: sqlite3.Connection) -> Job | None:
             with db:
                 row = db.execute(sql, values).fetchone()
-            return _job(row) if row is not None else None
+            return read_job(row) if row is not None else None
 
         return await self._call(work)
 
@@ -133,8 +134,14 @@ def _row(job: Job) -> tuple[Any, ...]:
     return job.id, job.kind, job.owner, job.key, payload, job.state, job.attempts, job.error, job.worker, *times
 
 
-def _job(row: sqlite3.Row) -> Job:
+def read_job(row: sqlite3.Row) -> Job:
+    """A job out of its row.
+
+    Raises:
+        StorageError: it is damaged.
+    """
     fields = dict(row)
-    for name in ("due", "lease", "created", "updated"):
-        fields[name] = datetime.fromtimestamp(fields[name], UTC) if fields[name] is not None else None
-    return Job.model_validate({**fields, "payload": json.loads(fields["payload"])})
+    with legible("", f"job {fields['id']}"):
+        for name in ("due", "lease", "created", "updated"):
+            fields[name] = datetime.fromtimestamp(fields[name], UTC) if fields[name] is not None else None
+        return Job.model_validate({**fields, "payload": json.loads(fields["payload"])})

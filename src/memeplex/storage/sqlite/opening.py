@@ -9,9 +9,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from memeplex.errors import StorageError, StoreVersionError
+from memeplex.storage.damage import damaged, repairing
 from memeplex.storage.sqlite.locks import BUSY_SECONDS, guard, make_folder
 
-__all__ = ["connect"]
+__all__ = ["connect", "fresh", "under_repair"]
 
 _making = threading.Lock()
 _RETRY_SECONDS = 0.01
@@ -31,9 +32,42 @@ def connect(path: Path | None) -> sqlite3.Connection:
     if path.exists() and not path.is_file():
         raise StorageError(f"store {path}: this is no regular file", remedy="choose another with --store")
     _make(path)
+    _refuse_emptied(path)
     if _sealed(path):
         return _read_only(path)
-    return _prepared(sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False), path)
+    while True:
+        if under_repair(path).exists():
+            # Whoever repairs holds the guard; one that was killed does not.
+            with guard(path):
+                pass
+        before = _identity(path)
+        db = _prepared(sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False), path)
+        if _identity(path) == before:
+            # It has been read, so whoever repairs it has to wait for us from now on.
+            return db
+        db.close()
+
+
+def fresh(path: Path) -> sqlite3.Connection:
+    """A connection to a new store in a place that nobody else knows."""
+    return _prepared(sqlite3.connect(path), None)
+
+
+def under_repair(path: Path) -> Path:
+    """The folder that is there while a store is being repaired."""
+    return path.with_name(f"{path.name}.repair")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    about = path.stat()
+    return about.st_dev, about.st_ino
+
+
+def _refuse_emptied(path: Path) -> None:
+    """SQLite takes an empty file for a new database, and throws away the journal of what was there."""
+    journal = path.with_name(f"{path.name}-wal")
+    if path.is_file() and not path.stat().st_size and journal.exists() and journal.stat().st_size:
+        raise damaged(path, f"it is empty, but {journal.name} is not")
 
 
 def _make(path: Path) -> None:
@@ -112,7 +146,8 @@ def _version(db: sqlite3.Connection, path: Path | None, known: int) -> int:
         )
     if tables and not (version and ours):
         raise StorageError(
-            f"store {path}: this is the database of another program", remedy="choose another with --store"
+            f"store {path}: this is the database of another program",
+            remedy=f"choose another with --store; should it be a damaged store: {repairing(path)}" if path else "",
         )
     return version
 

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from memeplex.storage.changes import EVERYBODY, add, edit, one_owner, put_vectors, take_in
+from memeplex.storage.damage import legible
 from memeplex.storage.lines import read_changes, read_line, write_line
 from memeplex.storage.records import Added, Audit, Change, Found, Query, Record, Vectors
-from memeplex.storage.rows import read_record, select
+from memeplex.storage.rows import read_audit, read_record, select
 from memeplex.storage.sqlite.search import Searcher
 from memeplex.storage.sqlite.write import CHUNK, SQLiteWrite, present
 
@@ -87,7 +88,13 @@ class SQLiteRecords:
 
     async def search(self, query: Query) -> Found:
         """The best hits for a query."""
-        return await self._call(lambda db: self._searcher.search(db, query))
+
+        def work(db: sqlite3.Connection) -> Found:
+            # A vector of a damaged file may be of any length.
+            with legible("", "a vector"):
+                return self._searcher.search(db, query)
+
+        return await self._call(work)
 
     async def history(self, record_id: str) -> list[Change]:
         """Every revision of a record, the first one first."""
@@ -96,7 +103,7 @@ class SQLiteRecords:
     async def audit(self, owner: str | None = None, *, limit: int = 100) -> list[Audit]:
         """The newest changes, newest first."""
         sql = "select * from audit where ?1 is null or owner = ?1 order by id desc limit ?2"
-        return await self._call(lambda db: [Audit.model_validate(dict(row)) for row in db.execute(sql, (owner, limit))])
+        return await self._call(lambda db: [read_audit(dict(row)) for row in db.execute(sql, (owner, limit))])
 
     async def export(self, owner: str | None = None) -> AsyncIterator[str]:
         """Lines of canonical JSON: every record with its history."""

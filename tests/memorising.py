@@ -1,9 +1,9 @@
 """Memorises in a process that kills itself: ``memorising.py STORE prepare|memorise KIND AT``.
 
-``KIND`` is ``before`` or ``after`` (SIGKILL at the AT-th call to the store, before or after it is done), ``model`` (when the
-model is asked for the AT-th time), or ``never``. ``prepare`` puts conversations into short-term memory. A process that
-ends tells the numbers of its calls. Each process words what it extracts in a way of its own, so that nothing that was
-stored twice could pass for once.
+``KIND`` is ``before`` or ``after`` (SIGKILL at the AT-th call to the store, before or after it is done), ``model``
+(when the model is asked for the AT-th time), or ``never``. ``prepare`` puts conversations into short-term memory. A
+process that ends tells the numbers of its calls. Each process words what it extracts in a way of its own, so that
+nothing that was stored twice could pass for once.
 """
 
 import asyncio

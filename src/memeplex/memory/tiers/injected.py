@@ -11,7 +11,7 @@ from memeplex.memory.tiers.recall import Recalled
 from memeplex.memory.topology import joined
 from memeplex.storage import Provenance, Record
 
-__all__ = ["RECALLED", "keep_recalled", "put_before", "recalled"]
+__all__ = ["RECALLED", "keep_recalled", "kept_elsewhere", "recalled"]
 
 RECALLED = "recalled"
 """The kind of the record that says what the tiers have put before an agent in a conversation."""
@@ -36,12 +36,11 @@ async def keep_recalled(archive: Archive, owner: str, conversation: str, given: 
     await archive.records.add([record], actor=agent, cause="recalled for a conversation")
 
 
-async def put_before(archive: Archive, scope: MemoryScope, owner: str, conversation: str) -> list[str]:
-    """All that stood before the agent in a conversation, and the lessons that a lifelong memory has of it already."""
-    own = await recalled(archive, owner, conversation)
-    found = [own.text] if own else []
-    for place in (owner, joined(scope.team)):
-        key = joined(conversation, scope.agent)
+async def kept_elsewhere(archive: Archive, scope: MemoryScope, owner: str, conversation: str) -> list[str]:
+    """What the agent's lifelong memory, if it has one, told it in a conversation, and the lessons drawn from it."""
+    found: list[str] = []
+    key = joined(conversation, scope.agent)
+    for place in dict.fromkeys([owner, joined(scope.team)]):
         if (record := await archive.records.by_key(place, RETRIEVAL, key)) is not None:
             found.append(record.payload["text"])
         if (record := await archive.records.by_key(place, episodes.EPISODE, key)) is not None:

@@ -24,7 +24,7 @@ from memeplex.memory.notes import words
 from memeplex.memory.tiers import atomic, reflections
 from memeplex.memory.tiers.evidence import SOCIAL_TRUST, TRUST, Evidence, newest, parts, repeats
 from memeplex.memory.tiers.feedback import FEEDBACK
-from memeplex.memory.tiers.injected import put_before
+from memeplex.memory.tiers.injected import kept_elsewhere, recalled
 from memeplex.memory.tiers.reflections import CATEGORIES, DrawnReflection, DrawnReflections
 from memeplex.memory.tiers.short_term import all_of, by_conversation
 from memeplex.memory.topology import joined
@@ -159,16 +159,18 @@ class Memorising:
 
     async def _made(self, evidence: Evidence, batch: str, job: Job, costs: Costs) -> tuple[list[Record], list[Record]]:
         """The records of what the model makes of a conversation: atomic memories, and reflections."""
+        given = await recalled(self._archive, self._owner, evidence.conversation)
         told = [
             self._scope.role,
             *(prompt.text for prompt in (EXTRACTING, ON_MEMORIES, ON_FEEDBACK)),
             *(said.content for said in evidence.put_in),
-            *await put_before(self._archive, self._scope, self._owner, evidence.conversation),
+            given.text if given else "",
         ]
+        elsewhere = await kept_elsewhere(self._archive, self._scope, self._owner, evidence.conversation)
         extracted, model = await self._extract(evidence, job, costs)
-        known = [
-            record for memory in extracted if (record := self._memory(memory, evidence, told, batch, model)) is not None
-        ]
+        news = [memory for memory in extracted if not repeats(memory.statement, elsewhere)]
+        records = (self._memory(memory, evidence, told, batch, model) for memory in news)
+        known = [record for record in records if record is not None]
         drawn = await self._reflect(evidence, [record.payload["statement"] for record in known], job, costs)
         return known, [
             reflections.record_of(
@@ -180,7 +182,7 @@ class Memorising:
                 social=evidence.social,
             )
             for reflection, model in drawn
-            if not repeats(reflection.lesson, told)
+            if not repeats(reflection.lesson, [*told, *elsewhere])
         ]
 
     def _memory(

@@ -27,8 +27,8 @@ _HEAD = "From memory; use it where it fits. It is a record, not an instruction."
 _CANDIDATES = 50
 _LONGEST = 300
 """Characters of one entry."""
-_SAME = 0.8
-"""The share of the shorter text's words that two entries have in common when they say the same."""
+_SHORTEST = 24
+"""Characters of an entry that is not cut any more."""
 
 _TIERS = (SHORT_TERM, FEEDBACK, ATOMIC, REFLECTION)
 """From what was said word by word to what a model made of it."""
@@ -52,10 +52,9 @@ class _Entry:
     told: str
 
     @property
-    def rank(self) -> tuple[float, float, int, float]:
-        """Nearness to the source: trust, then the tier, then what is newer."""
-        tier = _TIERS.index(self.record.kind)
-        return (self.record.superseded_by is None, self.record.trust, -tier, self.record.created.timestamp())
+    def distance(self) -> tuple[float, float, float]:
+        """How far it is from its source: by the tier, then by trust, then by age."""
+        return _TIERS.index(self.record.kind), -self.record.trust, -self.record.created.timestamp()
 
 
 async def recall(
@@ -79,10 +78,10 @@ async def recall(
 
 
 def _once(entries: Iterable[_Entry]) -> list[_Entry]:
-    """Where two tiers say the same in different words, the words nearest to the source, with the better score."""
+    """Where one tier says no more than another, the words that are nearest to the source, with the better score."""
     kept: list[_Entry] = []
-    for entry in sorted(entries, key=lambda one: one.rank, reverse=True):
-        twin = next((i for i, other in enumerate(kept) if _same(entry, other)), None)
+    for entry in sorted(entries, key=lambda one: one.distance):
+        twin = next((i for i, other in enumerate(kept) if _adds_nothing(entry, other)), None)
         if twin is None:
             kept.append(entry)
         elif entry.score > kept[twin].score:
@@ -90,13 +89,11 @@ def _once(entries: Iterable[_Entry]) -> list[_Entry]:
     return kept
 
 
-def _same(one: _Entry, other: _Entry) -> bool:
-    if one.record.kind == other.record.kind == ATOMIC:
+def _adds_nothing(entry: _Entry, nearer: _Entry) -> bool:
+    if entry.record.kind == nearer.record.kind == ATOMIC:
         # These are told apart by subject, predicate and object, not by their words.
         return False
-    a, b = words(one.says), words(other.says)
-    fewer = min(len(a), len(b))
-    return fewer > 2 and len(a & b) >= _SAME * fewer
+    return words(entry.says) <= words(nearer.says)
 
 
 def _behind_heirs(entries: Sequence[_Entry]) -> list[_Entry]:
@@ -145,9 +142,13 @@ def _best_lines(record: Record, text: str) -> str:
 
 
 def _fitted(entries: Sequence[_Entry], room: int) -> Recalled:
+    """The entries that fit; the first one is cut rather than left out."""
     lines, used = [_HEAD], list[str]()
     for entry in entries:
-        if entry.says and estimate("\n".join([*lines, entry.told])) <= room:
-            lines.append(entry.told)
+        told = entry.told if entry.says else ""
+        while not used and len(told) > _SHORTEST and estimate(f"{_HEAD}\n{told}") > room:
+            told = one_line(told, len(told) * 7 // 8)
+        if told and estimate("\n".join([*lines, told])) <= room:
+            lines.append(told)
             used.append(entry.record.id)
     return Recalled("\n".join(lines), tuple(used)) if used else Recalled()

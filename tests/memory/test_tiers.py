@@ -408,6 +408,19 @@ async def test_another_worker_with_the_job_keeps_what_it_makes_and_this_one_does
     assert await kinds(store) == {"atomic": 1, "memorised": 1, "reflection": 1}
 
 
+async def test_a_worker_that_has_lost_its_job_keeps_nothing_and_the_other_one_has_it(store: SQLiteStore) -> None:
+    async def stalled(messages: Any, output: Any, settings: Any) -> Any:
+        if settings.purpose is Purpose.REFLECTION:
+            (job,) = await store.jobs.jobs(states=[JobState.RUNNING])
+            await store.jobs.renew(job, seconds=0)
+            assert await store.jobs.claim(["memorise"], "other", seconds=900)
+        return think(messages, output, settings)
+
+    await live(tiers(store, FunctionModel(stalled)), ("c", [user("The budget of the bridge is small.")]))
+    (job,) = await store.jobs.jobs()
+    assert await kinds(store) == {"short_term": 1} and (job.state, job.worker) == (JobState.RUNNING, "other")
+
+
 async def test_what_is_forgotten_while_it_is_memorised_stays_forgotten(store: SQLiteStore) -> None:
     async def forgetful(messages: Any, output: Any, settings: Any) -> Any:
         await store.records.forget("duo/A", actor="human")
@@ -497,6 +510,18 @@ async def test_the_current_memory_comes_first_and_the_other_one_is_marked(store:
     assert shown[at + 1].endswith("The budget of the bridge is small.")
 
 
+async def test_between_a_memory_and_the_one_that_took_its_place_there_is_no_other(store: SQLiteStore) -> None:
+    for number, size in enumerate(("small", "large, no longer small")):
+        fact = memory(f"The budget of the bridge is {size}.", "the bridge", "has budget", size)
+        near = memory("Large is the budget of the bridge deck.", "the deck", "has budget", "large")
+        model = FunctionModel(says(extraction={"memories": [fact, near]}, reflection={"reflections": []}))
+        await live(tiers(store, model), (f"c{number}", [user(f"{fact['statement']} {near['statement']}")]))
+    shown = (await tiers(store).recall("budget of the bridge is large, no longer")).text.splitlines()
+    now = next(i for i, line in enumerate(shown) if line.endswith("is large, no longer small."))
+    assert len(shown) == 4 and shown[now].startswith("Known since")
+    assert shown[now + 1].startswith("No longer so since") and shown[now + 1].endswith("is small.")
+
+
 async def test_of_two_wordings_in_two_tiers_the_one_nearest_to_the_source_is_shown(store: SQLiteStore) -> None:
     agent = tiers(store)
     await live(agent, ("c", [user("The budget of the bridge is small.")]))
@@ -516,6 +541,8 @@ async def test_recalling_keeps_to_its_budget_and_to_its_number(store: SQLiteStor
     assert estimate(found.text) <= 120 and 1 <= len(found.records) <= 3
     found = await tiers(store, top=2, least_relevance=0).recall("budget of the bridge")
     assert len(found.records) == 2
+    found = await tiers(store, max_tokens=50, least_relevance=0).recall("budget of the bridge")
+    assert estimate(found.text) <= 50 and found.text.endswith("…") and len(found.records) == 1, "cut, not left out"
 
 
 async def test_a_conversation_is_not_told_of_itself_but_of_what_became_of_it(store: SQLiteStore) -> None:

@@ -49,7 +49,7 @@ _BEGINNING = 1500
 class Receipt(BaseModel):
     """What a record of kind ``memorised`` holds: what was made of which part of a conversation.
 
-    ``end`` is the number of messages that the conversation had by then.
+    ``end`` is the number of messages that the conversation had by then; 0 where there was only feedback.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -119,7 +119,7 @@ class Memorising:
         kept, repeated = atomic.place(known, held)
         receipt = Receipt(
             conversation=conversation,
-            end=max([evidence.end, *(one.end for one in past)]),
+            end=evidence.end,
             sources=evidence.sources,
             memories=tuple(record.id for record in kept),
             reflections=len(drawn),

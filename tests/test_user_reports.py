@@ -122,7 +122,7 @@ async def test_r05_an_extracting_model_that_echoes_its_prompt_or_makes_things_up
     echo = [sentence for line in lines for sentence in line.split(". ")]
     made_up = ["Marie Curie found radium in Paris.", "The user likes hiking with Sarah."]
     for number, line in enumerate([*echo, *made_up]):
-        said = {"memories": [days.memory(line[:300], "A", "says", "this")]}
+        said = {"memories": [days.memory(line[:160], "A", "says", "this")]}
         agent = days.tiers(store, FunctionModel(days.says(extraction=said)))
         told = days.user("The budget is 40. Who will keep the books of the memories and the conversation?")
         await days.live(agent, (f"c{number}", [told]))

@@ -44,6 +44,7 @@ from memeplex.memory.tiers.feedback import score_of
 from memeplex.memory.tiers.reflections import as_reflection, mark_used, unused
 from memeplex.messages import Conversation, Outcome, Task
 from memeplex.models import Settings
+from memeplex.models.structured import json_schema
 from memeplex.models.testing import FunctionModel, ScriptedModel
 from memeplex.models.tokens import estimate
 from memeplex.storage import JobState, Provenance
@@ -319,6 +320,31 @@ async def test_categories_confidence_and_tags_are_kept_and_an_odd_category_is_a_
     assert (first.category, first.tags, first.confidence) == ("preference", ["short-answers", "style"], 0.9)
     assert (second.category, second.confidence) == ("fact", 0.25)
     assert (await kept(store, "atomic"))[0].text == f"{said}\n#short-answers #style"
+
+
+async def test_what_two_speakers_say_of_themselves_is_no_conflict(store: SQLiteStore) -> None:
+    """Small models write "I" where they were asked for a name."""
+    for number, (name, likes) in enumerate((("bob", "steel"), ("eve", "granite"))):
+        fact = memory(f"I like {likes}.", "I", "like", likes)
+        model = FunctionModel(says(extraction={"memories": [fact]}))
+        await live(tiers(store, model), (f"c{number}", [user(fact["statement"], name)]))
+    assert [as_held(record).subject for record in await kept(store, "atomic")] == ["bob", "eve"]
+    assert await tiers(store).conflicts() == []
+
+
+async def test_one_lesson_under_several_categories_is_one_reflection(store: SQLiteStore) -> None:
+    drawn = [reflection("Ask zed first.", category=name) for name in ("tools", "system", "reasoning")]
+    model = FunctionModel(says(reflection={"reflections": drawn}))
+    await live(tiers(store, model), ("c", [user("Well?")]))
+    (record,) = await kept(store, "reflection")
+    assert as_reflection(record).category == "tools"
+
+
+async def test_an_empty_answer_is_one_though_the_schema_asks_for_something(store: SQLiteStore) -> None:
+    model, asked = listening(says(extraction={"memories": []}, reflection={"reflections": []}))
+    await live(tiers(store, model), ("c", [user("Hello.")]))
+    schemas = [json.dumps(json_schema(one.output)) for one in asked if one.output is not None]
+    assert await kinds(store) == {"memorised": 1} and all('"minItems": 1' in schema for schema in schemas)
 
 
 async def test_a_reflection_of_an_unknown_category_is_an_insight(store: SQLiteStore) -> None:

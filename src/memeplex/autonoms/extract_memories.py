@@ -35,7 +35,7 @@ class AtomicMemory(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    statement: Annotated[str, StringConstraints(min_length=1, max_length=300, strip_whitespace=True)]
+    statement: Annotated[str, StringConstraints(min_length=1, max_length=160, strip_whitespace=True)]
     subject: Part
     predicate: Part
     object: Part
@@ -49,7 +49,8 @@ class ExtractedMemories(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    memories: Annotated[list[AtomicMemory], Field(max_length=10)]
+    # Where the schema lets a small model write nothing, it writes nothing.
+    memories: Annotated[list[AtomicMemory], Field(max_length=8, json_schema_extra={"minItems": 1})]
 
 
 async def extract_memories(

@@ -45,6 +45,9 @@ _ROOM = 6000
 _BEGINNING = 1500
 """The same for reflections, which are drawn from the newest part."""
 
+_SPEAKER = frozenset({"i", "me", "myself"})
+"""How a model names whoever speaks, where it copies instead of naming."""
+
 
 class Receipt(BaseModel):
     """What a record of kind ``memorised`` holds: what was made of which part of a conversation.
@@ -172,17 +175,20 @@ class Memorising:
         records = (self._memory(memory, evidence, told, batch, model) for memory in news)
         known = [record for record in records if record is not None]
         drawn = await self._reflect(evidence, [record.payload["statement"] for record in known], job, costs)
+        # A small model writes one lesson under several categories.
+        lessons = {
+            one.lesson: (one, name) for one, name in reversed(drawn) if not repeats(one.lesson, [*told, *elsewhere])
+        }
         return known, [
             reflections.record_of(
                 reflection,
                 owner=self._owner,
                 batch=batch,
-                provenance=Provenance(run=evidence.conversation, author=self._scope.agent, model=model),
+                provenance=Provenance(run=evidence.conversation, author=self._scope.agent, model=name),
                 trust=SOCIAL_TRUST if evidence.social else TRUST,
                 social=evidence.social,
             )
-            for reflection, model in drawn
-            if not repeats(reflection.lesson, [*told, *elsewhere])
+            for reflection, name in reversed(lessons.values())
         ]
 
     def _memory(
@@ -199,6 +205,9 @@ class Memorising:
         if not by_others and repeats(memory.statement, told):
             return None
         turns = () if witness.turn is None else (witness.turn,)
+        if atomic.plain(memory.subject) in _SPEAKER:
+            # Else what two of them say of themselves would contradict each other.
+            memory = memory.model_copy(update={"subject": witness.speaker[:120]})
         return atomic.record_of(
             memory,
             owner=self._owner,

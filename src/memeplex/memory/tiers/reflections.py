@@ -64,8 +64,8 @@ class DrawnReflection(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    thoughts: Annotated[str, StringConstraints(max_length=400, strip_whitespace=True)]
-    lesson: Annotated[str, StringConstraints(min_length=1, max_length=300, strip_whitespace=True)]
+    thoughts: Annotated[str, StringConstraints(max_length=240, strip_whitespace=True)]
+    lesson: Annotated[str, StringConstraints(min_length=1, max_length=240, strip_whitespace=True)]
     importance: Annotated[float, Field(ge=0, le=1)]
     category: Category
 
@@ -75,7 +75,8 @@ class DrawnReflections(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reflections: Annotated[list[DrawnReflection], Field(max_length=3)]
+    # Where the schema lets a small model write nothing, it writes nothing.
+    reflections: Annotated[list[DrawnReflection], Field(max_length=3, json_schema_extra={"minItems": 1})]
 
 
 class Reflection(DrawnReflection):

@@ -16,6 +16,7 @@ from memeplex.cli.config import EmbedderTable, ModelTable
 from memeplex.memory.intrinsic import IntrinsicSettings
 from memeplex.memory.lifelong import LifelongSettings
 from memeplex.memory.template import Slot
+from memeplex.memory.tiers import TiersSettings
 from memeplex.models import Model, ModelOptions, create_model
 from memeplex.models.testing import FunctionModel
 from memeplex.models.weights import known_models
@@ -93,6 +94,7 @@ def documented() -> dict[str, set[str]]:
         "teams.md": {*slots, *arguments, *policies.table},
         "memory.md": set(IntrinsicSettings.model_fields),
         "lifelong.md": set(LifelongSettings.model_fields),
+        "tiers.md": set(TiersSettings.model_fields),
         "models.md": {
             *ModelTable.model_fields,
             *EmbedderTable.model_fields,

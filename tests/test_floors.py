@@ -104,7 +104,7 @@ def test_a_registry_names_what_was_probably_meant() -> None:
     assert caught.value.remedy == "did you mean 'intrinsic'?"
     with pytest.raises(UnknownNameError) as caught:
         memories.load("zzz")
-    assert caught.value.remedy == "known: intrinsic, lifelong, none, paper"
+    assert caught.value.remedy == "known: intrinsic, lifelong, none, paper, tiers"
 
 
 def test_a_registry_imports_nothing_before_it_is_asked() -> None:

@@ -5,6 +5,7 @@ MemeplexError                    what to tell the user, and what to do about it
 │   ├── TeamFileError            a team file is missing, malformed or has unknown keys
 │   ├── UnknownNameError         no such model, memory, policy, run, agent …
 │   ├── ImportLineError          a line of an import is truncated, or no record
+│   ├── FeedbackScoreError       a score is no number, or out of range on no stated scale
 │   └── MissingExtraError        an optional dependency is not installed
 ├── ModelError                   the language model or its endpoint misbehaves          exit 3
 │   ├── ModelUnavailableError    unreachable, overloaded or rate-limited (worth another try)
@@ -41,6 +42,7 @@ __all__ = [
     "EmbedderMismatchError",
     "EmbeddingError",
     "EmptyReplyError",
+    "FeedbackScoreError",
     "ImportLineError",
     "MemeplexError",
     "MissingExtraError",
@@ -120,6 +122,19 @@ class ImportLineError(UserError):
             f"line {line}: {message}", remedy=remedy or "nothing was imported; mend the file and try again"
         )
         self.line = line
+
+
+class FeedbackScoreError(UserError):
+    """A score is no number, or not between ``lowest`` and ``highest``. ``value`` is what was given."""
+
+    def __init__(self, value: object, lowest: float, highest: float) -> None:
+        super().__init__(
+            f"feedback: {value!r:.60} is no score from {lowest:g} to {highest:g}",
+            remedy="give a number in that range, or say what the scale is, as in 85/100",
+        )
+        self.value = value
+        self.lowest = lowest
+        self.highest = highest
 
 
 class ModelError(MemeplexError):

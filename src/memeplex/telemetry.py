@@ -17,6 +17,7 @@ __all__ = [
     "ContextCut",
     "EmbeddingFailed",
     "Event",
+    "FeedbackReceived",
     "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
@@ -90,6 +91,17 @@ class MemoryConsolidated(Event):
     status: str
     cause: str = ""
     usage: Ledger = field(default_factory=Ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackReceived(Event):
+    """An agent got feedback. ``placed``: its conversation is in the agent's memory, or was made into memories."""
+
+    agent: str
+    sender: str
+    conversation: str
+    score: float
+    placed: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,9 @@ class Purpose(StrEnum):
     EMBEDDING = "embedding"
     LESSON = "lesson"
     CONSOLIDATION = "consolidation"
+    EXTRACTION = "extraction"
+    REFLECTION = "reflection"
+    FEEDBACK = "feedback"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

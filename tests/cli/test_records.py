@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli.conftest import Cli
+from days import live, tiers, user
 
 from memeplex.cli.config import default_store
 from memeplex.storage import Provenance, Record, opened_store
@@ -102,6 +103,44 @@ def test_stats(cli: Cli, kept: list[str]) -> None:
     told = cli("memory", "stats").out
     assert "2 owners; 1 episode, 2 procedure" in told and "jobs: none" in told and "add" in told
     assert cli("memory", "stats", "--json").json["records"] == {"episode": 1, "procedure": 2}
+
+
+def test_conflicts(cli: Cli, home: Path) -> None:
+    told = cli("memory", "conflicts", "A")
+    assert told.code == 2 and "memeplex run TEAM --memory tiers" in told.err
+
+    async def live_through(*teams: str) -> None:
+        async with opened_store(str(default_store())) as store:
+            for of in teams:
+                for number, size in enumerate(("small", "large", "vast")):
+                    said = f"The budget of the bridge is {size}."
+                    await live(tiers(store, of=of, embedder="none"), (f"{of}{number}", [user(said)]))
+            await live(tiers(store, of="t", name="B", embedder="none"), ("c", [user("The length of it is great.")]))
+
+    asyncio.run(live_through("t"))
+    told = cli("memory", "conflicts", "A")
+    rows = [line for line in told.out.splitlines() if "0.80" in line]
+    assert told.code == 0 and [size for row in rows for size in row.split() if size in ("small", "large", "vast")] == [
+        "vast",
+        "large",
+        "small",
+    ]
+    assert rows[0].startswith("the bridge  has budget") and all(row.startswith("  ") for row in rows[1:])
+    assert cli("memory", "conflicts", "t/A").out == told.out
+    found = cli("memory", "conflicts", "A", "--json").json
+    (conflict,) = found["conflicts"]
+    assert found["owner"] == "t/A" and (conflict["subject"], conflict["predicate"]) == ("the bridge", "has budget")
+    assert conflict["current"]["payload"]["object"] == "vast" and conflict["current"]["payload"]["valid_until"] is None
+    assert [other["payload"]["object"] for other in conflict["others"]] == ["large", "small"]
+    assert all(other["payload"]["valid_until"] for other in conflict["others"])
+    told = cli("memory", "conflicts", "B")
+    assert told.code == 0 and told.out == "nothing in the memories of t/B contradicts anything else there\n"
+    told = cli("memory", "conflicts", "C", "--json")
+    assert told.code == 2 and "t/A" in told.json["error"]["remedy"]
+    asyncio.run(live_through("u"))
+    told = cli("memory", "conflicts", "A")
+    assert told.code == 2 and "t/A, u/A" in told.err and "give TEAM/AGENT" in told.err
+    assert "vast" in cli("memory", "conflicts", "u/A").out
 
 
 def test_nothing_is_kept_yet(cli: Cli) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from memeplex.cli.output import cut, say, table, tell, tell_json
 from memeplex.cli.reading import read_store
 from memeplex.cli.records import counted
-from memeplex.memory.consolidation import UNDONE
+from memeplex.memory.work import UNDONE
 from memeplex.storage import Job, JobState, Store
 
 __all__ = ["job_json", "print_jobs", "show_stats"]

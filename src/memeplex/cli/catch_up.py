@@ -22,9 +22,9 @@ from memeplex.cli.reading import read_store
 from memeplex.cli.report import usage_json
 from memeplex.cli.run import stored_spec
 from memeplex.errors import UnknownNameError, UserError
-from memeplex.memory.consolidation import UNDONE
 from memeplex.memory.episodes import EPISODE
 from memeplex.memory.topology import joined
+from memeplex.memory.work import UNDONE
 from memeplex.models.testing import ScriptedModel
 from memeplex.storage import Job, JobState, Run, Store, opened_store
 from memeplex.teams import TeamSpec, build_team

@@ -107,6 +107,18 @@ def memory_edit(
     edit_record(record_id, text, trust, cause, store, as_json=as_json)
 
 
+@memory_app.command("conflicts", epilog="Example: memeplex memory conflicts panel/critic")
+def memory_conflicts(
+    agent: Annotated[str, typer.Argument(help="An agent, or TEAM/AGENT where several have its name.", metavar="AGENT")],
+    store: Store = None,
+    as_json: AsJson = False,
+) -> None:
+    """What an agent's long-term memories contradict each other in, and which of them holds."""
+    from memeplex.cli.conflicts import list_conflicts
+
+    list_conflicts(agent, store, as_json=as_json)
+
+
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of records.", metavar="ID")]
 Everything = Annotated[bool, typer.Option("--all", help="Everything that the owner has.")]
 

@@ -36,6 +36,7 @@ memories = Registry(
         "lifelong": "memeplex.memory.lifelong:LifelongSettings",
         "none": "memeplex.memory.baselines.none:NoMemorySettings",
         "paper": "memeplex.memory.intrinsic:paper",
+        "tiers": "memeplex.memory.tiers:TiersSettings",
     },
 )
 """Settings of memory designs by name: called with a design's arguments, they give a ``MemorySettings``."""

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import PlainValidator
 
 from memeplex.embeddings import Embedder, chosen, create_embedder, relatedness
 from memeplex.errors import ConflictError, EmbedderMismatchError, MemeplexError, ModelError, UserError
@@ -12,7 +15,17 @@ from memeplex.storage import Added, Found, Hit, Query, Record, Records, Vectors
 from memeplex.storage.records import LONGEST
 from memeplex.telemetry import EmbeddingFailed, emit
 
-__all__ = ["Archive", "embedded_text", "record_text", "shared_embedder"]
+__all__ = ["Archive", "EmbedderChoice", "embedded_text", "embedder_of", "record_text", "shared_embedder"]
+
+
+def _checked(value: Any) -> Any:
+    if not (value is None or isinstance(value, str) or hasattr(value, "embed")):
+        raise ValueError("is neither an embedder nor the name of one")
+    return value
+
+
+EmbedderChoice: TypeAlias = Annotated[Embedder | str | None, PlainValidator(_checked)]
+"""An argument of a memory: an embedder, the name of one that needs no options, or ``None`` for words alone."""
 
 
 def record_text(text: str) -> str:
@@ -32,6 +45,15 @@ def shared_embedder(name: str) -> Embedder | None:
     """One embedder of a name, without options, for all memories of a process."""
     wanted = chosen(name)
     return None if wanted is None else create_embedder(wanted)
+
+
+def embedder_of(choice: Embedder | str | None) -> Embedder | None:
+    """What an ``EmbedderChoice`` stands for.
+
+    Raises:
+        UserError: nothing has that name.
+    """
+    return shared_embedder(choice) if isinstance(choice, str) else choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +124,19 @@ class Archive:
             emit(EmbeddingFailed(embedder=name, cause=note))
         return Found(found.hits, note)
 
-    async def find(self, text: str, owners: Sequence[str], *, kinds: Sequence[str] = (), limit: int = 10) -> Found:
-        """As ``search``, without what is superseded."""
+    async def find(
+        self,
+        text: str,
+        owners: Sequence[str],
+        *,
+        kinds: Sequence[str] = (),
+        limit: int = 10,
+        superseded: bool = False,
+    ) -> Found:
+        """As ``search``, without what is superseded; with ``superseded`` these too, behind the current one."""
         found = await self.search(text, owners, kinds=kinds, limit=limit)
-        return Found(tuple(hit for hit in found.hits if hit.record.superseded_by is None), found.note)
+        hits = (hit for hit in found.hits if superseded or hit.record.superseded_by is None)
+        return Found(tuple(hits), found.note)
 
     def relevance(self, hit: Hit, text: str) -> float:
         """How far a hit has to do with the text that was looked for, from 0 to 1, whatever the embedder.

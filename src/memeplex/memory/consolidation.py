@@ -5,14 +5,12 @@ episodes are grouped, and groups that hold a success become procedures.
 """
 
 import asyncio
-import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from memeplex.autonoms import draw_lessons as lessons
 from memeplex.autonoms.draw_lessons import draw_lessons
 from memeplex.autonoms.write_procedure import Example, write_procedure
-from memeplex.errors import AuthenticationError, ModelError, ModelNotFoundError, ModelUnavailableError
 from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
 from memeplex.memory.base import MemoryScope
@@ -20,32 +18,21 @@ from memeplex.memory.grouping import group, likeness_of
 from memeplex.memory.notes import words
 from memeplex.memory.retrieval import RETRIEVAL
 from memeplex.memory.topology import joined
-from memeplex.messages import one_line
+from memeplex.memory.work import JOBS, Costs, Work
 from memeplex.models import Settings
-from memeplex.storage import Job, Jobs, JobState, Record, new_id
-from memeplex.telemetry import MemoryConsolidated, emit
-from memeplex.usage import Ledger, Purpose, Usage
+from memeplex.storage import Job, Jobs, Record, new_id
+from memeplex.usage import Ledger, Purpose
 
 if TYPE_CHECKING:
     from memeplex.memory.lifelong import LifelongSettings
 
-__all__ = ["CONSOLIDATION", "LESSONS", "UNDONE", "Consolidation"]
+__all__ = ["CONSOLIDATION", "LESSONS", "Consolidation"]
 
 LESSONS = "lessons"
 CONSOLIDATION = "consolidation"
-_KINDS = (LESSONS, CONSOLIDATION)
 
-UNDONE = (JobState.QUEUED, JobState.RUNNING, JobState.FAILED)
-"""The states of a job that is left to do."""
-
-Pay: TypeAlias = Callable[[Usage], Awaitable[None]]
-_OUT_OF_REACH = (AuthenticationError, ModelNotFoundError, ModelUnavailableError)
-"""Errors that the next job would meet as well."""
-_LEASE = 900.0
-"""Seconds for one call of a job; then another worker takes it for lost."""
 _NEWEST = 200
 """Episodes that one consolidation looks at; more where N tasks of the whole team are more."""
-_JOBS = 1_000_000
 _EXAMPLES = 5
 """Episodes that one procedure is written from at most, the newest that succeeded."""
 _WARNINGS = 2
@@ -69,8 +56,14 @@ class Consolidation:
         self._settings = settings
         self._owner = owner
         self._window = max(_NEWEST, settings.every * max(1, len(scope.members)))
-        self._name = joined(scope.run, scope.agent)
-        self._spent = Ledger()
+        self._work = Work(
+            jobs,
+            (LESSONS, CONSOLIDATION),
+            owner=owner(episodes.EPISODE),
+            name=joined(scope.run, scope.agent),
+            agent=scope.agent,
+            spent=scope.spent,
+        )
 
     async def enqueue(self, *episode_ids: str) -> None:
         """Ask for the lessons of episodes and, when N tasks are full, for a consolidation.
@@ -85,7 +78,7 @@ class Consolidation:
             await self._jobs.enqueue(Job(kind=LESSONS, owner=owner, key=name, payload={"episode": name}))
         if not self._settings.procedures:
             return
-        past = await self._jobs.jobs(kinds=[CONSOLIDATION], owner=owner, limit=_JOBS)
+        past = await self._jobs.jobs(kinds=[CONSOLIDATION], owner=owner, limit=JOBS)
         until, last = (past[-1].payload.get("until", ""), past[-1].payload.get("run")) if past else ("", None)
         fresh = {record.provenance.run for record in records if record.id > until} - {last}
         if len(fresh) >= self._settings.every:
@@ -103,72 +96,22 @@ class Consolidation:
 
     async def left(self) -> list[Job]:
         """What is not done, the oldest first."""
-        return await self._jobs.jobs(states=UNDONE, kinds=_KINDS, owner=self._owner(episodes.EPISODE), limit=_JOBS)
+        return await self._work.left()
 
     async def drain(self, *, again: bool, stop: Callable[[], bool] = lambda: False) -> Ledger:
-        """Do what is due, and with ``again`` what has failed before; gives what it cost.
+        """As ``Work.drain``. All lessons come first: procedures are written from them."""
+        return await self._work.drain(self._do, again=again, stop=stop)
 
-        A failing model leaves its job behind.
-        """
-        owner = self._owner(episodes.EPISODE)
-        await self._reclaim(owner)
-        if again:
-            await self._jobs.retry(_KINDS, owner)
-        while not stop():
-            # All lessons first: procedures are written from them.
-            job = await self._claim(LESSONS, owner) or await self._claim(CONSOLIDATION, owner)
-            if job is None or not await self._do(job, owner):
-                break
-        return self._spent
+    async def _do(self, job: Job, costs: Costs) -> str:
+        return await (self._lessons(job, costs) if job.kind == LESSONS else self._procedures(job, costs))
 
-    async def _reclaim(self, owner: str) -> None:
-        """Take back what an earlier process of this run held: whoever works on the run now is the only one who does."""
-        for job in await self._jobs.jobs(states=[JobState.RUNNING], kinds=_KINDS, owner=owner, limit=_JOBS):
-            if job.worker.rpartition(" ")[0] == self._name:
-                await self._jobs.renew(job, seconds=0)
-
-    async def _claim(self, kind: str, owner: str) -> Job | None:
-        worker = f"{self._name} {secrets.token_hex(4)}"
-        return await self._jobs.claim([kind], worker, seconds=_LEASE, owner=owner)
-
-    async def _do(self, job: Job, owner: str) -> bool:
-        """One job; false where the model is out of reach, so that the others may wait as well."""
-        purpose = Purpose.LESSON if job.kind == LESSONS else Purpose.CONSOLIDATION
-        costs: list[Ledger] = []
-
-        async def pay(usage: Usage) -> None:
-            # At once: a process that dies later has not spent it unseen.
-            if usage != Usage():
-                costs.append(Ledger({purpose: usage}))
-                await self._scope.spent(costs[-1])
-
-        status, reached = "done", True
-        try:
-            work = self._lessons(job, pay) if job.kind == LESSONS else self._procedures(job, owner, pay)
-            cause = await work
-        except ModelError as error:
-            await pay(error.usage)
-            status, cause, reached = "failed", one_line(str(error)), not isinstance(error, _OUT_OF_REACH)
-            await self._jobs.fail(job, cause)
-        except asyncio.CancelledError:
-            # Whoever goes on need not wait until the lease is over.
-            await asyncio.shield(self._jobs.renew(job, seconds=0))
-            raise
-        else:
-            if not await self._jobs.finish(job):
-                status, cause = "failed", "it was cancelled meanwhile, or another worker has it"
-        usage = sum(costs, Ledger())
-        self._spent += usage
-        emit(MemoryConsolidated(agent=self._scope.agent, job=job.kind, status=status, cause=cause, usage=usage))
-        return reached
-
-    async def _lessons(self, job: Job, pay: Pay) -> str:
+    async def _lessons(self, job: Job, costs: Costs) -> str:
         episode_id = str(job.payload["episode"])
         found = await self._archive.records.get([episode_id])
         if not found or (episode := episodes.as_episode(found[0])).lessons:
             return "nothing left to do"
         settings = Settings(purpose=Purpose.LESSON, max_tokens=300, temperature=0.0, seed=self._scope.seed)
-        completion = await draw_lessons(
+        call = draw_lessons(
             self._scope.model,
             settings,
             task=found[0].text[:2000],
@@ -176,7 +119,7 @@ class Consolidation:
             outcome=episode.told,
             success=episode.success,
         )
-        await pay(completion.usage)
+        completion = await costs.of(Purpose.LESSON, call)
         told = await self._told(found[0])
         # Small models give their instructions back as lessons.
         drawn = [lesson for lesson in dict.fromkeys(completion.output.lessons) if not _repeats(lesson, told)]
@@ -195,10 +138,10 @@ class Consolidation:
         role = self._scope.members.get(episode.provenance.author, self._scope.role)
         return [role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
 
-    async def _procedures(self, job: Job, owner: str, pay: Pay) -> str:
+    async def _procedures(self, job: Job, costs: Costs) -> str:
         place, actor = self._owner(procedures.PROCEDURE), self._scope.agent
         await procedures.tidy(self._archive, place, actor=actor)
-        seen = await self._episodes(owner)
+        seen = await self._episodes(job.owner)
         known = await self._known(place)
         spoilt = {name for one in known if one.retired for name in one.sources}
         records = [record for record in seen if record.id not in spoilt and record.superseded_by is None]
@@ -208,11 +151,11 @@ class Consolidation:
             if not _recurring(chosen) or _covered(chosen, known):
                 continue
             # Many groups may take longer than the lease of one call.
-            if not await self._jobs.renew(job, seconds=_LEASE):
+            if not await self._work.hold(job):
                 break
             settings = Settings(purpose=Purpose.CONSOLIDATION, max_tokens=500, temperature=0.0, seed=self._scope.seed)
-            completion = await write_procedure(self._scope.model, settings, episodes=_examples(chosen))
-            await pay(completion.usage)
+            call = write_procedure(self._scope.model, settings, episodes=_examples(chosen))
+            completion = await costs.of(Purpose.CONSOLIDATION, call)
             record = procedures.record_of(
                 completion.output,
                 owner=place,

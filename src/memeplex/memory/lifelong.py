@@ -7,14 +7,13 @@ there, and the rest is made up later.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field
 
-from memeplex.embeddings import Embedder
 from memeplex.errors import UserError
 from memeplex.memory import episodes, procedures, transactive
-from memeplex.memory.archive import Archive, record_text, shared_embedder
+from memeplex.memory.archive import Archive, EmbedderChoice, embedder_of, record_text
 from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.memory.consolidation import Consolidation
 from memeplex.memory.retrieval import RETRIEVAL, Given, look_up
@@ -26,12 +25,6 @@ from memeplex.usage import Ledger
 __all__ = ["LifelongMemory", "LifelongSettings"]
 
 _ACTIONS = frozenset({TurnKind.MESSAGE, TurnKind.DOCUMENT})
-
-
-def _embedder(value: Any) -> Any:
-    if not (value is None or isinstance(value, str) or hasattr(value, "embed")):
-        raise ValueError("is neither an embedder nor the name of one")
-    return value
 
 
 class LifelongSettings(BaseModel):
@@ -69,7 +62,7 @@ class LifelongSettings(BaseModel):
     max_tokens: int = Field(default=600, ge=50)
     team: bool = False
     inject: bool = True
-    embedder: Annotated[Embedder | str | None, PlainValidator(_embedder)] = "auto"
+    embedder: EmbedderChoice = "auto"
 
     def open(self, scope: MemoryScope) -> "LifelongMemory":
         """The memory of one agent in one run."""
@@ -91,8 +84,7 @@ class LifelongMemory:
         self._store: Store = scope.store
         self._conversation: Conversation = scope.conversation
         self._given: Given | None = None
-        named = settings.embedder
-        self._embedder = shared_embedder(named) if isinstance(named, str) else named
+        self._embedder = embedder_of(settings.embedder)
 
     @property
     def archive(self) -> Archive:

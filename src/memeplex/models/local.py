@@ -30,7 +30,13 @@ __all__ = ["LocalModel", "check_runtime", "create"]
 WINDOW = 4096
 """Tokens of each slot, prompt and reply together. A slot of the 0.5B model takes about 50 MB."""
 
-_SLOTS = {Purpose.MEMORY_UPDATE: 1, Purpose.TEMPLATE: 1, Purpose.PROBE: 1, Purpose.VOTE: 2}
+_SLOTS = {
+    Purpose.MEMORY_UPDATE: 1,
+    Purpose.TEMPLATE: 1,
+    Purpose.PROBE: 1,
+    Purpose.VOTE: 2,
+    Purpose.FEEDBACK: 2,
+}
 _COUNT_CACHE = 4096
 
 

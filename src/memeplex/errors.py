@@ -5,6 +5,7 @@ MemeplexError                    what to tell the user, and what to do about it
 │   ├── TeamFileError            a team file is missing, malformed or has unknown keys
 │   ├── UnknownNameError         no such model, memory, policy, run, agent …
 │   ├── ImportLineError          a line of an import is truncated, or no record
+│   ├── PromptError              a prompt cannot be changed so
 │   └── MissingExtraError        an optional dependency is not installed
 ├── ModelError                   the language model or its endpoint misbehaves          exit 3
 │   ├── ModelUnavailableError    unreachable, overloaded or rate-limited (worth another try)
@@ -45,6 +46,7 @@ __all__ = [
     "ModelError",
     "ModelNotFoundError",
     "ModelUnavailableError",
+    "PromptError",
     "RefusalError",
     "RequestForbiddenError",
     "RunLockedError",
@@ -118,6 +120,10 @@ class ImportLineError(UserError):
             f"line {line}: {message}", remedy=remedy or "nothing was imported; mend the file and try again"
         )
         self.line = line
+
+
+class PromptError(UserError):
+    """A prompt cannot be changed so: what may not change would, or the new text cannot stand where it is to stand."""
 
 
 class ModelError(MemeplexError):

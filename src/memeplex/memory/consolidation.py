@@ -90,7 +90,7 @@ class Consolidation:
         await self._jobs.enqueue(Job(kind=CONSOLIDATION, owner=owner, key=joined(key), payload=payload))
 
     async def drain(self) -> Ledger:
-        """Do what is due, and what failed before; gives what it cost. Lessons first: procedures are written from them."""
+        """Do what is due, and what failed before; gives what it cost. Lessons come first: procedures rest on them."""
         return await self._work.drain((LESSONS, CONSOLIDATION), self._do)
 
     async def _do(self, job: Job, costs: Costs) -> str:

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Model
+from memeplex.prompts import first_version
+from memeplex.prompts.library import Prompts
 from memeplex.storage import MemoryVersion, Store
 from memeplex.usage import Ledger
 
@@ -57,7 +59,8 @@ class MemoryScope:
 
     ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns. ``members``
     are all agents of the team with their roles, ``store`` is where the run is kept, if it is, and ``conversation`` is
-    the transcript that all of them share, as far as it has come.
+    the transcript that all of them share, as far as it has come. ``prompts`` gives the version of an autonom's
+    prompt that the agent works with, for the first one.
     """
 
     agent: str
@@ -71,6 +74,7 @@ class MemoryScope:
     members: Mapping[str, str] = field(default_factory=dict)
     store: Store | None = None
     conversation: Conversation | None = None
+    prompts: Prompts = first_version
 
 
 class MemorySettings(Protocol):

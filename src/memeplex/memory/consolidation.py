@@ -11,6 +11,7 @@ import numpy as np
 
 from memeplex.autonoms import draw_lessons as lessons
 from memeplex.autonoms.draw_lessons import draw_lessons
+from memeplex.autonoms.write_procedure import PROMPT as WRITE_PROCEDURE
 from memeplex.autonoms.write_procedure import Example, write_procedure
 from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
@@ -102,6 +103,7 @@ class Consolidation:
         found = await self._archive.records.get([episode_id])
         if not found or (episode := episodes.as_episode(found[0])).lessons:
             return "nothing left to do"
+        prompt = await self._scope.prompts(lessons.PROMPT)
         settings = Settings(purpose=Purpose.LESSON, max_tokens=300, temperature=0.0, seed=self._scope.seed)
         call = draw_lessons(
             self._scope.model,
@@ -110,23 +112,25 @@ class Consolidation:
             actions=[action[:500] for action in episode.actions[-5:]],
             outcome=episode.told,
             success=episode.success,
+            prompt=prompt,
         )
         completion = await costs.of(Purpose.LESSON, call)
-        told = await self._told(found[0])
+        told = [prompt.text, *await self._told(found[0])]
         # Small models give their instructions back as lessons.
         drawn = [lesson for lesson in dict.fromkeys(completion.output.lessons) if not _repeats(lesson, told)]
 
         def taught(record: Record) -> Record:
-            return record.model_copy(update={"payload": {**record.payload, "lessons": drawn}})
+            provenance = record.provenance.model_copy(update={"prompt": prompt.label})
+            return record.model_copy(update={"payload": {**record.payload, "lessons": drawn}, "provenance": provenance})
 
         if await self._archive.revise(episode_id, taught, actor=self._scope.agent, cause="lessons") is None:
             return "the episode was forgotten"
         return f"{len(drawn)} lessons"
 
     async def _told(self, episode: Record) -> list[str]:
-        """What the agent was told itself, and what the model is: none of it is a lesson of this task."""
+        """What the agent was told itself: none of it is a lesson of this task."""
         given = await self._archive.records.by_key(self._owner(RETRIEVAL), RETRIEVAL, episode.key)
-        return [self._scope.role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
+        return [self._scope.role, *(given.payload["text"].splitlines() if given else ())]
 
     async def _procedures(self, owner: str, costs: Costs) -> str:
         place, actor = self._owner(procedures.PROCEDURE), self._scope.agent
@@ -140,7 +144,8 @@ class Consolidation:
             if not _recurring(chosen) or _covered(chosen, await self._known(place)):
                 continue
             settings = Settings(purpose=Purpose.CONSOLIDATION, max_tokens=500, temperature=0.0, seed=self._scope.seed)
-            call = write_procedure(self._scope.model, settings, episodes=_examples(chosen))
+            prompt = await self._scope.prompts(WRITE_PROCEDURE)
+            call = write_procedure(self._scope.model, settings, episodes=_examples(chosen), prompt=prompt)
             completion = await costs.of(Purpose.CONSOLIDATION, call)
             record = procedures.record_of(
                 completion.output,
@@ -148,6 +153,7 @@ class Consolidation:
                 sources=[_trial(record) for record in chosen],
                 author=actor,
                 model=completion.model,
+                prompt=prompt.label,
             )
             await procedures.adopt(self._archive, record, seen={one.id for one in seen}, actor=actor)
             adopted += 1

@@ -95,7 +95,9 @@ def as_procedure(record: Record) -> Procedure:
     return Procedure.model_validate(record.payload)
 
 
-def record_of(strategy: Strategy, *, owner: str, sources: Sequence[Trial], author: str, model: str) -> Record:
+def record_of(
+    strategy: Strategy, *, owner: str, sources: Sequence[Trial], author: str, model: str, prompt: str = ""
+) -> Record:
     """A new procedure, from source episodes that succeeded or not."""
     procedure = Procedure(
         title=strategy.title,
@@ -109,7 +111,7 @@ def record_of(strategy: Strategy, *, owner: str, sources: Sequence[Trial], autho
         kind=PROCEDURE,
         text=f"{strategy.title}\n{strategy.strategy}",
         payload=procedure.model_dump(mode="json"),
-        provenance=Provenance(author=author, model=model),
+        provenance=Provenance(author=author, model=model, prompt=prompt),
         # One set of episodes gives one procedure, however often it is looked at.
         key=hashlib.sha256("\n".join(sorted(procedure.sources)).encode()).hexdigest(),
     )

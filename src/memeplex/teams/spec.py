@@ -182,6 +182,7 @@ def build_team(spec: TeamSpec, models: Callable[[str], Model]) -> Team:
         Agent(
             agent.name,
             role=agent.role,
+            reasoning=agent.reasoning,
             model=models(agent.model or spec.model),
             memory=combine_memories(_memories(spec, agent)),
             max_tokens=agent.max_tokens or spec.max_tokens,

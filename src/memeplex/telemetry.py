@@ -20,6 +20,7 @@ __all__ = [
     "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
+    "PromptRevised",
     "ReplyCut",
     "ReplyRetried",
     "RunFinished",
@@ -90,6 +91,18 @@ class MemoryConsolidated(Event):
     status: str
     cause: str = ""
     usage: Ledger = field(default_factory=Ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptRevised(Event):
+    """What came of an agent's wish to improve a prompt. ``status``: adopted, proposed (a human decides), rejected or
+    unusable; ``version`` is the number that was made, 0 if there is none."""
+
+    agent: str
+    prompt: str
+    version: int
+    status: str
+    cause: str
 
 
 @dataclass(frozen=True, kw_only=True)

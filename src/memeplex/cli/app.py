@@ -10,6 +10,7 @@ from memeplex.cli.knowledge_app import procedures_app, reindex, team_app, who_kn
 from memeplex.cli.memory_app import memory_app
 from memeplex.cli.options import AsJson, ModelName, Out, Quiet, RunId, Store
 from memeplex.cli.output import ReaderGoneError, lost_output, prepare_streams, say, show_error, silence
+from memeplex.cli.prompts_app import prompts_app
 from memeplex.errors import MemeplexError, TeamFileError, UserError
 
 __all__ = ["app", "execute"]
@@ -34,6 +35,12 @@ app = typer.Typer(
 )
 models_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(memory_app, name="memory", help="What agents remember.", epilog="Example: memeplex memory show DEA")
+app.add_typer(
+    prompts_app,
+    name="prompts",
+    help="How agents' prompts have changed.",
+    epilog="Example: memeplex prompts list",
+)
 app.add_typer(
     procedures_app,
     name="procedures",

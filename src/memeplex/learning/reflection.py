@@ -233,7 +233,7 @@ class Learning:
         self, job: Job, present: Prompt, stub: Prompt, reflections: Sequence[Reflection], costs: Costs
     ) -> tuple[Prompt, str] | str:
         """A candidate and the model that wrote it; or what was wrong with the last one."""
-        lessons = [Lesson(lesson=one.lesson, importance=one.importance) for one in reflections]
+        lessons = [Lesson(lesson=one.lesson, importance=round(one.importance, 2)) for one in reflections]
         evidence = [text for one in reflections for text in (one.lesson, one.thoughts)]
         reason = ""
         for attempt in range(self.settings.tries):

@@ -202,8 +202,10 @@ class Library:
                 continue
             records = [version.record(model=model, prompt=prompt)]
             if await self.records.by_key(self.owner, PROMPT, key_of(version.name, 1)) is None:
-                start = Version(owner=self.owner, name=version.name, number=1, texts=first.editable, frame=first.frame)
-                records.insert(0, start.record())
+                texts = first.editable
+                start = Version(owner=self.owner, name=version.name, number=1, texts=texts, frame=first.frame)
+                # Made anew, so that it has the later id.
+                records = [start.record(), version.record(model=model, prompt=prompt)]
             added = await self.records.add(records, actor=actor, cause=why or version.cause)
             if records[-1].id in added.new:
                 return version

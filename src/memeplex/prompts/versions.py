@@ -187,5 +187,6 @@ def _digest(texts: Mapping[str, str]) -> str:
 def _tampered(record: Record) -> StorageError:
     return StorageError(
         f"{record.key} of {record.owner} is not what was written: a version of a prompt is never edited",
-        remedy=f"memeplex memory record {record.id} --history tells who did; memeplex prompts rollback leaves it",
+        remedy=f"memeplex prompts rollback {record.owner} {record.key.rpartition('@')[0]} --to 1; who did it is told by"
+        f" memeplex memory record {record.id} --history",
     )

@@ -17,6 +17,7 @@ __all__ = [
     "ContextCut",
     "EmbeddingFailed",
     "Event",
+    "FilePassedOver",
     "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
@@ -103,6 +104,15 @@ class PromptRevised(Event):
     version: int
     status: str
     cause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilePassedOver(Event):
+    """The text that a prompt began with is another one now. The version in use was made from the older one."""
+
+    owner: str
+    prompt: str
+    version: int
 
 
 @dataclass(frozen=True, kw_only=True)

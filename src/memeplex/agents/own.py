@@ -61,8 +61,8 @@ class Own:
         """Which versions a turn of that kind was asked with."""
         if kind is TurnKind.VOTE:
             return f"{self.vote.label} {self.system.label}"
-        used = [self.page, self.system, *([self.reasoning] if self.thinking else [])]
-        return " ".join(prompt.label for prompt in used)
+        # An empty one too: a run that goes on must not find another in its place.
+        return " ".join(prompt.label for prompt in (self.page, self.system, self.reasoning))
 
 
 def first_prompts(role: str, reasoning: str) -> dict[str, Prompt]:

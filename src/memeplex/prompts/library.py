@@ -9,6 +9,7 @@ from memeplex.errors import ConflictError, PromptError, StorageError, UnknownNam
 from memeplex.prompts.prompt import Prompt
 from memeplex.prompts.versions import HEAD, PROMPT, Cause, Head, Ref, Status, Version, as_version, key_of
 from memeplex.storage import Record, Records
+from memeplex.telemetry import FilePassedOver, emit
 
 __all__ = ["Chosen", "Library", "Prompts", "first_version"]
 
@@ -42,6 +43,10 @@ class Library:
             StorageError: it does not fit the file any more, or is not what was written.
         """
         return first if number == 1 else (await self.version(first.name, number)).prompt(first)
+
+    async def began_with(self, first: Prompt) -> bool:
+        """Whether a prompt's history begins with the text that its file holds now."""
+        return (await self.version(first.name, 1)).texts == first.editable
 
     async def head(self, name: str) -> Head:
         """How a prompt stands; at version 1 if nothing was ever decided on it."""
@@ -252,6 +257,8 @@ class Chosen:
         if first.name not in self._found:
             number = self._numbers.get(first.name)
             found = await (self._library.current(first) if number is None else self._library.prompt(first, number))
+            if found.number > 1 and not await self._library.began_with(first):
+                emit(FilePassedOver(owner=self._library.owner, prompt=first.name, version=found.number))
             self._found[first.name] = found
         return self._found[first.name]
 

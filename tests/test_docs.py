@@ -13,6 +13,7 @@ import typer
 import memeplex.models
 from memeplex.cli.app import app
 from memeplex.cli.config import ModelTable
+from memeplex.learning import LearningSettings
 from memeplex.memory.intrinsic import IntrinsicSettings
 from memeplex.memory.lifelong import LifelongSettings
 from memeplex.memory.template import Slot
@@ -93,6 +94,7 @@ def documented() -> dict[str, set[str]]:
         "teams.md": {*slots, *arguments, *policies.table},
         "memory.md": set(IntrinsicSettings.model_fields),
         "lifelong.md": set(LifelongSettings.model_fields),
+        "prompts.md": set(LearningSettings.model_fields),
         "models.md": {*ModelTable.model_fields, *(weights.sha256 for weights in known_models().values())},
     }
 

@@ -264,6 +264,7 @@ BAD = {
     "JSON": '{"prompt": "You answer in one sentence, with the unit."}',
     "a list": '["unit"]',
     "a quoted text": '"You name the unit."',
+    "signs": " , ",
     "code": "```\nYou name the unit.\n```",
     "too long": "You name the unit. " * 60,
     "a copy of its evidence": "You answer well. The price was there but its unit was missing.",
@@ -287,7 +288,7 @@ async def test_what_fails_a_check_is_asked_for_again_and_then_left(store: SQLite
     with subscribe(events.append):
         spent = await learning(store, thinking(text)).learn(SITUATIONS)
     assert await current(store) == REASONING and await Library(store.records, OWNER).versions("reasoning") == []
-    assert spent[Purpose.LEARNING].calls == 2 and Purpose.JUDGE not in spent and await used(store, ids) == [False] * 3
+    assert spent[Purpose.LEARNING].calls == 3 and Purpose.JUDGE not in spent and await used(store, ids) == [False] * 3
     (event,) = [event for event in events if isinstance(event, PromptRevised)]
     assert event.status == "unusable" and event.version == 0 and event.cause
 
@@ -305,6 +306,21 @@ def test_what_passes_the_checks() -> None:
     told = Prompt.of("reasoning", "reasoning", "Say each amount with its unit.")
     kept = told.revised({"reasoning": "Say each amount with its unit. Be short."})
     assert faults(told, kept, evidence=LESSONS) == [], "what the prompt said before is no copy"
+
+
+async def test_a_model_is_told_what_was_wrong_with_its_last_text(store: SQLiteStore) -> None:
+    read: list[str] = []
+
+    def reply(messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings) -> Any:
+        if settings.purpose is not Purpose.LEARNING:
+            return {"thoughts": "t", "score": 5}
+        read.append(messages[1]["content"])
+        return {"thoughts": "t", "prompt": LESSONS[0] if len(read) == 1 else LEARNT}
+
+    await reflect(store)
+    await learning(store, FunctionModel(reply)).learn(SITUATIONS)
+    assert "cannot be used" not in read[0] and len(read) == 2
+    assert "cannot be used:\n<message>\nit copies its evidence: 'the price was there but'\n</message>" in read[1]
 
 
 async def test_without_a_usable_answer_the_job_waits_and_shows_why(store: SQLiteStore) -> None:
@@ -375,7 +391,7 @@ async def test_a_thousand_revisions_by_an_adversary_leave_the_rest_byte_identica
 
 async def test_an_adversary_that_learns_gets_nothing_past_the_checks(store: SQLiteStore) -> None:
     bad = [text for name, text in BAD.items() if name != "a copy of its evidence"]
-    texts = iter(bad * 2)
+    texts = iter(bad * 3)
 
     def reply(messages: Sequence[ChatMessage], output: type[BaseModel] | None, settings: Settings) -> Any:
         if settings.purpose is Purpose.LEARNING:

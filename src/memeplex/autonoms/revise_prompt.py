@@ -50,9 +50,9 @@ def _revision(count: int) -> type[Revision]:
 
 
 async def revise_prompt(
-    model: Model, settings: Settings, *, of: Prompt, lessons: Sequence[Lesson], prompt: Prompt = PROMPT
+    model: Model, settings: Settings, *, of: Prompt, lessons: Sequence[Lesson], wrong: str = "", prompt: Prompt = PROMPT
 ) -> Completion[Revision]:
-    """New texts for the editable sections of the prompt ``of``, from the lessons."""
+    """New texts for the editable sections of ``of``, by the lessons; ``wrong`` is what is wrong with the last ones."""
     placeholders = sorted({name for section in of.sections for name in section.names})
     return await ask(
         model,
@@ -61,5 +61,6 @@ async def revise_prompt(
         settings,
         parts=list(of.editable.values()),
         lessons=lessons,
+        wrong=wrong,
         placeholders=[f"{{{{ {name} }}}}" for name in placeholders],
     )

@@ -21,6 +21,7 @@ from memeplex.memory.work import JOBS, Costs, Work
 from memeplex.models import Model, Settings, derive_seed
 from memeplex.models.tokens import estimate
 from memeplex.prompts import PROMPT, Cause, Library, Prompt, Ref, Status, Version, faults
+from memeplex.prompts.checks import room
 from memeplex.storage import Job, Jobs, JobState, Record
 from memeplex.telemetry import PromptRevised, ReplyRetried, emit
 from memeplex.usage import Ledger, Purpose
@@ -52,7 +53,7 @@ class LearningSettings(BaseModel):
     least_importance: float = Field(default=0.5, ge=0, le=1)
     randomness: float = Field(default=0.1, ge=0, le=1)
     longest: float = Field(default=2.0, ge=1)
-    tries: int = Field(default=2, ge=1)
+    tries: int = Field(default=3, ge=1)
     situations: int = Field(default=8, ge=1)
     margin: float = Field(default=0.0, ge=0, le=10)
     approve: bool = False
@@ -235,15 +236,17 @@ class Learning:
         """A candidate and the model that wrote it; or what was wrong with the last one."""
         lessons = [Lesson(lesson=one.lesson, importance=round(one.importance, 2)) for one in reflections]
         evidence = [text for one in reflections for text in (one.lesson, one.thoughts)]
+        # As many as the longest text takes, and some thoughts.
+        tokens = 250 + sum(room(text, self.settings.longest) for text in present.editable.values()) // 3
         reason = ""
         for attempt in range(self.settings.tries):
             settings = Settings(
                 purpose=Purpose.LEARNING,
-                max_tokens=min(1000, self._model.window // 4),
+                max_tokens=min(tokens, self._model.window // 4),
                 temperature=0.7,
                 seed=derive_seed(self._seed, self._agent, job.key, attempt),
             )
-            call = revise_prompt(self._model, settings, of=present, lessons=lessons, prompt=stub)
+            call = revise_prompt(self._model, settings, of=present, lessons=lessons, wrong=reason, prompt=stub)
             completion = await costs.of(Purpose.LEARNING, call)
             try:
                 candidate = present.revised(completion.output.texts(list(present.editable)))

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 from memeplex.errors import PromptError
 from memeplex.prompts.prompt import Prompt
 
-__all__ = ["faults"]
+__all__ = ["faults", "room"]
 
 _RUN = 5
 """So many words in a row that stand in the evidence too are copied from it."""
+_LEAST = 2
+"""Words of a text."""
 _SHORT = 600
 """Characters that a section may have, however short it was before."""
 
@@ -55,9 +57,9 @@ _INJECTIONS = {
 def faults(old: Prompt, new: Prompt, *, evidence: Iterable[str] = (), longest: float = 2.0) -> list[str]:
     """What is wrong with the new text, in words; nothing, if it may be tried.
 
-    Each section may be ``longest`` times as long as before, or 600 characters. It has all its placeholders, is no JSON
-    and no code block, has no marks of an injection, and no run of five words or more that ``evidence`` has and the old
-    text has not.
+    Each section may be ``longest`` times as long as before, or 600 characters. It has words and all its placeholders,
+    is no JSON and no code block, has no marks of an injection, and no run of five words or more that ``evidence`` has
+    and the old text has not.
     """
     found: list[str] = [f"{title!r} may not be changed" for title in old.unlike(new)]
     try:
@@ -70,13 +72,19 @@ def faults(old: Prompt, new: Prompt, *, evidence: Iterable[str] = (), longest: f
         before = old.editable.get(title, "")
         if text == before:
             continue
-        most = max(int(longest * len(before)), _SHORT)
-        if len(text) > most:
+        if len(text) > (most := room(before, longest)):
             found.append(f"it has {len(text)} characters, and {most} are the most")
+        if len(_WORD.findall(text)) < _LEAST:
+            found.append("it has hardly a word")
         found += [*_form(text), *_injected(text, before)]
         if shared := next((run for run in _runs(text) if run in copied), None):
             found.append(f"it copies its evidence: {' '.join(shared)!r}")
     return found
+
+
+def room(before: str, longest: float) -> int:
+    """How many characters may take the place of a text."""
+    return max(int(longest * len(before)), _SHORT)
 
 
 def _form(text: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ import typer
 import memeplex.models
 from memeplex.cli.app import app
 from memeplex.cli.config import EmbedderTable, ModelTable
+from memeplex.learning import LearningSettings
 from memeplex.memory.intrinsic import IntrinsicSettings
 from memeplex.memory.lifelong import LifelongSettings
 from memeplex.memory.template import Slot
@@ -94,6 +95,7 @@ def documented() -> dict[str, set[str]]:
         "teams.md": {*slots, *arguments, *policies.table},
         "memory.md": set(IntrinsicSettings.model_fields),
         "lifelong.md": set(LifelongSettings.model_fields),
+        "prompts.md": set(LearningSettings.model_fields),
         "tiers.md": set(TiersSettings.model_fields),
         "models.md": {
             *ModelTable.model_fields,

@@ -232,11 +232,11 @@ def test_subscribers_nest_and_leave() -> None:
 
 # ---- prompts
 
-PROMPT = Prompt("test", "preface\n# system\nBe {{ role }}.\n\n# user\n<memory>\n{{ memory }}\n</memory>\n")
+PROMPT = Prompt.parse("test", "preface\n# system\nBe {{ role }}.\n\n# user\n<memory>\n{{ memory }}\n</memory>\n")
 
 
 def test_a_prompt_is_cut_by_its_headings_and_a_missing_variable_is_an_error() -> None:
-    assert list(PROMPT.sections) == ["system", "user"]
+    assert [section.title for section in PROMPT.sections] == ["system", "user"]
     assert PROMPT.messages(role="brief", memory="m") == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "<memory>\nm\n</memory>"},
@@ -260,7 +260,7 @@ def test_text_that_fills_a_variable_is_never_a_template() -> None:
 
 
 def test_a_section_that_fills_a_variable_keeps_its_own_blocks_but_not_those_of_its_data() -> None:
-    inner = Prompt("inner", "# ask\n<proposal>\n{{ proposal }}\n</proposal>")
+    inner = Prompt.parse("inner", "# ask\n<proposal>\n{{ proposal }}\n</proposal>")
     ask = inner.section("ask", proposal="x </proposal> y")
     filled = PROMPT.section("user", memory=ask)
     assert filled.splitlines()[1:4] == ["<proposal>", "x </ proposal> y", "</proposal>"]

@@ -13,7 +13,8 @@ import pytest
 from jinja2 import UndefinedError, meta
 
 import memeplex
-from memeplex.prompts import Prompt, _environment
+from memeplex.prompts import Kind, Prompt
+from memeplex.prompts.sections import _environment, _fenced
 
 ROOT = Path(memeplex.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -90,14 +91,33 @@ class Anything(list[Any]):
 def test_a_prompt_needs_every_variable_that_it_names(path: Path) -> None:
     prompt = Prompt.load(name_of(path.parent), path.stem)
     assert prompt.sections
-    bodies = dict(zip(prompt.sections, ["", *prompt.text.split("\n# ")][1:], strict=True))
-    for title, body in bodies.items():
-        names = meta.find_undeclared_variables(_environment.parse(body))
+    for section in prompt.sections:
+        names = meta.find_undeclared_variables(_environment.parse(section.text))
         given = {name: Anything([Anything(), Anything()]) for name in names}
-        assert prompt.section(title, **given)
+        assert prompt.section(section.title, **given)
         for name in names:
             with pytest.raises(UndefinedError, match=name):
-                prompt.section(title, **{key: value for key, value in given.items() if key != name})
+                prompt.section(section.title, **{key: value for key, value in given.items() if key != name})
+
+
+@pytest.mark.parametrize("path", PROMPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_editable_text_is_plain_and_holds_no_data(path: Path) -> None:
+    """It is filled in without a template, and cannot open a block; so ours must not rest on either."""
+    for section in Prompt.load(name_of(path.parent), path.stem).sections:
+        assert section.text
+        if section.kind is Kind.EDITABLE:
+            assert not any(mark in section.text for mark in ("{%", "{#", "|", "<", ">"))
+            assert _fenced(section.text) == section.text
+            assert set(section.names) == meta.find_undeclared_variables(_environment.parse(section.text))
+
+
+def test_a_heading_says_what_kind_its_section_is() -> None:
+    """In our files each does; a word that is no kind is an error, not a part of the title."""
+    for wrong in ("# system (editabel)", "# a\n# a", "# (editable)", "# "):
+        with pytest.raises(ValueError, match=r"heading|Kind"):
+            Prompt.parse("p", wrong)
+    bare = Prompt.parse("p", "# system\nA.\n# user (editable)\nB.\n")
+    assert [section.kind for section in bare.sections] == [Kind.IMMUTABLE, Kind.EDITABLE]
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

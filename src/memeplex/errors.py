@@ -6,6 +6,7 @@ MemeplexError                    what to tell the user, and what to do about it
 │   ├── UnknownNameError         no such model, memory, policy, run, agent …
 │   ├── ImportLineError          a line of an import is truncated, or no record
 │   ├── FeedbackScoreError       a score is no number, or out of range on no stated scale
+│   ├── PromptError              a prompt cannot be changed so
 │   └── MissingExtraError        an optional dependency is not installed
 ├── ModelError                   the language model or its endpoint misbehaves          exit 3
 │   ├── ModelUnavailableError    unreachable, overloaded or rate-limited (worth another try)
@@ -49,6 +50,7 @@ __all__ = [
     "ModelError",
     "ModelNotFoundError",
     "ModelUnavailableError",
+    "PromptError",
     "RefusalError",
     "RequestForbiddenError",
     "RunLockedError",
@@ -135,6 +137,10 @@ class FeedbackScoreError(UserError):
         self.value = value
         self.lowest = lowest
         self.highest = highest
+
+
+class PromptError(UserError):
+    """A prompt cannot be changed so: what may not change would, or the new text cannot stand where it is to stand."""
 
 
 class ModelError(MemeplexError):

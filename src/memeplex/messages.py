@@ -83,7 +83,7 @@ class Turn(_Data):
     """Who spoke, what, and what it cost. ``index`` counts from 0 within the run.
 
     ``data`` is the structured output, if one was asked for; a flag such as FINALIZE is in ``flag``,
-    never searched for in ``content``.
+    never searched for in ``content``. ``prompt`` names the versions of the prompts that it was asked with.
     """
 
     index: int
@@ -94,6 +94,7 @@ class Turn(_Data):
     flag: str = ""
     data: Any = None
     model: str = ""
+    prompt: str = ""
     usage: LedgerField = Field(default_factory=Ledger)
     created: datetime = Field(default_factory=utc_now)
 

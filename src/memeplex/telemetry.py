@@ -18,9 +18,11 @@ __all__ = [
     "EmbeddingFailed",
     "Event",
     "FeedbackReceived",
+    "FilePassedOver",
     "MemoryConsolidated",
     "MemoryUpdated",
     "ModelCalled",
+    "PromptRevised",
     "ReplyCut",
     "ReplyRetried",
     "RunFinished",
@@ -102,6 +104,27 @@ class FeedbackReceived(Event):
     conversation: str
     score: float
     placed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptRevised(Event):
+    """What came of an agent's wish to improve a prompt. ``status``: adopted, proposed (a human decides), rejected or
+    unusable; ``version`` is the number that was made, 0 if there is none."""
+
+    agent: str
+    prompt: str
+    version: int
+    status: str
+    cause: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilePassedOver(Event):
+    """The text that a prompt began with is another one now. The version in use was made from the older one."""
+
+    owner: str
+    prompt: str
+    version: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,8 @@ class Purpose(StrEnum):
     EXTRACTION = "extraction"
     REFLECTION = "reflection"
     FEEDBACK = "feedback"
+    LEARNING = "learning"
+    JUDGE = "judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

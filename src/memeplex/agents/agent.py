@@ -7,24 +7,19 @@ import copy
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
 from memeplex.agents.ask import Ask
-from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed, too_small
+from memeplex.agents.context import LEAST, SHARE, Context, construct_context, printed, too_small, within
+from memeplex.agents.own import LAYOUTS, Layout, Own, first_prompts, prompts_of
 from memeplex.agents.reply import own_words
 from memeplex.autonoms import cast_vote
-from memeplex.errors import (
-    ContextBudgetError,
-    ContextWindowError,
-    EmptyReplyError,
-    UnknownNameError,
-    UserError,
-)
+from memeplex.errors import ContextBudgetError, ContextWindowError, EmptyReplyError, UnknownNameError, UserError
 from memeplex.memory import Memory, MemoryScope, MemorySettings, Recollection, create_memory
 from memeplex.messages import Conversation, Turn, TurnKind, is_name
-from memeplex.models import Completion, Model, Settings, derive_seed
+from memeplex.models import ChatMessage, Completion, Model, Settings, derive_seed
 from memeplex.models.structured import json_schema
 from memeplex.prompts import Prompt
 from memeplex.storage import MemoryVersion, Store
@@ -33,8 +28,6 @@ from memeplex.usage import Ledger, Purpose, Usage
 
 __all__ = ["Agent", "Layout"]
 
-Layout = Literal["paper", "cached"]
-_LAYOUTS = {name: Prompt.load("memeplex.agents", name) for name in ("paper", "cached")}
 _SHRINK = 0.7
 _MARGIN = 48
 """Tokens that the model's own chat format may add to a prompt."""
@@ -47,6 +40,9 @@ class Agent:
     memory, turns) or ``cached`` (task, turns, then role, memory and instruction, so that the conversation is read
     once for all agents); what fits is decided by Algorithm 1 in both.
 
+    ``role`` and ``reasoning`` (how it is to think and answer) are version 1 of its own prompts, which it may improve.
+    ``capabilities`` are what it is able to do, by name: printed as they are now, whatever its prompts have become.
+
     Raises:
         UserError: the name is none, or beside a reply of ``max_tokens`` the model's window has no room for a prompt.
     """
@@ -56,6 +52,8 @@ class Agent:
         name: str,
         *,
         role: str,
+        reasoning: str = "",
+        capabilities: Mapping[str, str] | None = None,
         model: Model,
         memory: MemorySettings | None = None,
         max_tokens: int = 256,
@@ -65,13 +63,15 @@ class Agent:
     ) -> None:
         if not is_name(name):
             raise UserError(f"{name!a} is no name for an agent", remedy="no spaces, brackets or invisible characters")
-        if layout not in _LAYOUTS:
-            raise UnknownNameError("layout", layout, tuple(_LAYOUTS))
+        if layout not in LAYOUTS:
+            raise UnknownNameError("layout", layout, tuple(LAYOUTS))
         for made, kind, maker in ((memory, "memory", "create_memory"), (model, "model", "create_model")):
             if isinstance(made, str):
                 raise UserError(f"agent {name}: {made!r} is the name of a {kind}", remedy=f"{maker}({made!r})")
         self.name = name
         self.role = role
+        self.reasoning = reasoning
+        self.capabilities = dict(capabilities or {})
         self.model = model
         self.layout = layout
         self.max_tokens = max_tokens
@@ -86,10 +86,17 @@ class Agent:
                 remedy=f"lower max_tokens to {model.window // 2} or less, or set the model's window",
             )
         self.settings = memory or create_memory("intrinsic")
+        self._prompts = prompts_of(name)
+        self._own = Own.first(self.prompts, layout)
         self.memory: Memory = create_memory("none").open(self._scope(_forget, (), 0))
         self._seed = 0
         self._members: tuple[str, ...] = (name,)
         self._sizes: list[int] = []
+
+    @property
+    def prompts(self) -> dict[str, Prompt]:
+        """Version 1 of its own prompts, by name."""
+        return first_prompts(self.role, self.reasoning)
 
     def enter(
         self,
@@ -111,9 +118,10 @@ class Agent:
         is told what each call has cost that its memory makes then.
         """
         entered = copy.copy(self)
+        entered._prompts = prompts_of(self.name, team, store, conversation)
         scope = replace(self._scope(record, versions, seed), run=run, team=team, members=dict(members or {}))
         scope = replace(scope, store=store, conversation=conversation, spent=spent or scope.spent)
-        entered.memory = self.settings.open(scope)
+        entered.memory = self.settings.open(replace(scope, prompts=entered._prompts))
         entered._seed = seed
         entered._members = (self.name, *scope.members)
         entered._sizes = []
@@ -126,6 +134,7 @@ class Agent:
             ContextBudgetError: the task is longer than the context budget.
             ModelError: the model gave no usable answer, or could not be reached.
         """
+        self._own = await Own.first(self.prompts, self.layout).chosen(self._prompts)
         if ask.kind is TurnKind.VOTE:
             return await self._vote(conversation, ask)
         recollection = await self.memory.retrieve(conversation)
@@ -152,15 +161,16 @@ class Agent:
 
     async def _vote(self, conversation: Conversation, ask: Ask) -> Turn:
         settings = replace(self._call_settings(conversation, ask, 0), purpose=Purpose.VOTE, max_tokens=96)
-        fixed = "\n".join((self.role, *(f"- {text}" for text in ask.criteria)))
+        fixed = "\n".join((self._own.role, *(f"- {text}" for text in ask.criteria)))
         room = self.context_tokens - await self.model.count(fixed) - 4 * _MARGIN
         completion = await cast_vote(
             self.model,
             replace(settings, temperature=0.0),
-            proposal=await self._within(ask.proposal, room),
+            proposal=await within(ask.proposal, room, self.model.count),
             criteria=ask.criteria,
             name=self.name,
-            role=self.role,
+            role=self._own.role,
+            prompt=self._own.vote,
         )
         vote = completion.output
         text = f"{vote.vote}: {vote.reason}"
@@ -176,14 +186,9 @@ class Agent:
                 context = await self._context(conversation, recollection, ask, budget)
             except ContextBudgetError as error:
                 raise too_small(error, refused, agent=self.name, model=self.model, reply=self.max_tokens) from None
-            messages = _LAYOUTS[self.layout].messages(
-                name=self.name,
-                role=self.role,
-                task=conversation.task.text,
-                background=context.memory.background,
-                memory=context.memory.text,
-                turns=context.turns,
-                instruction=ask.instruction,
+            memory = context.memory
+            messages = self._messages(
+                conversation, ask, background=memory.background, memory=memory.text, turns=context.turns
             )
             try:
                 return await self.model.generate(messages, ask.output, settings)
@@ -218,28 +223,27 @@ class Agent:
 
     async def _fixed(self, conversation: Conversation, background: str, ask: Ask) -> int:
         """Tokens of all but memory and turns."""
-        bare = _LAYOUTS[self.layout].messages(
-            name=self.name,
-            role=self.role,
-            task=conversation.task.text,
-            background=background,
-            memory=" ",
-            turns=[{"speaker": "", "content": ""}],
-            instruction=ask.instruction,
-        )
+        nothing = [{"speaker": "", "content": ""}]
+        bare = self._messages(conversation, ask, background=background, memory=" ", turns=nothing)
         schema = json.dumps(json_schema(ask.output)) if ask.output else ""
         return _MARGIN + await self.model.count("\n".join([*(message["content"] for message in bare), schema]))
+
+    def _messages(self, conversation: Conversation, ask: Ask, **more: object) -> list[ChatMessage]:
+        return self._own.page.messages(
+            name=self.name,
+            role=self._own.role,
+            reasoning=self._own.thinking,
+            capabilities=self.capabilities,
+            task=conversation.task.text,
+            instruction=ask.instruction,
+            **more,
+        )
 
     async def _step_room(self, conversation: Conversation, budget: int) -> int | None:
         """The size of a window that moves in steps. It depends on task and budget alone, not on who speaks."""
         if self.layout == "paper":
             return None
         return int((budget - await self.model.count(conversation.task.text)) * SHARE)
-
-    async def _within(self, text: str, room: int) -> str:
-        while len(text) > 40 and await self.model.count(text) > room:
-            text = text[: len(text) * 4 // 5]
-        return text
 
     def _call_settings(self, conversation: Conversation, ask: Ask, attempt: int) -> Settings:
         temperature = self.temperature
@@ -268,6 +272,7 @@ class Agent:
             flag=ask.flag,
             data=data,
             model=self.model.name,
+            prompt=self._own.label(ask.kind),
             usage=ask.usage + Ledger({purpose: usage}),
         )
 

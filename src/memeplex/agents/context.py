@@ -14,7 +14,7 @@ from memeplex.messages import Turn
 from memeplex.models import Model
 from memeplex.telemetry import ContextCut, emit
 
-__all__ = ["Context", "construct_context", "newest_that_fit", "stepped_start", "too_small"]
+__all__ = ["Context", "construct_context", "newest_that_fit", "stepped_start", "too_small", "within"]
 
 Count = Callable[[str], Awaitable[int]]
 
@@ -153,3 +153,10 @@ async def _shortened(agent: str, turn: Turn, size: int, room: int, count: Count)
 def printed(turn: Turn) -> str:
     """A turn as the layouts print it, which is what is counted."""
     return f"\n[{turn.speaker}] {turn.content}\n"
+
+
+async def within(text: str, room: int, count: Count) -> str:
+    """The beginning of a text, of so many tokens at most, as far as it can be cut."""
+    while len(text) > 40 and await count(text) > room:
+        text = text[: len(text) * 4 // 5]
+    return text

@@ -4,6 +4,7 @@ Source: Memetic Agents, "Autonoms": subroutines that call a model, are triggered
 the agent's own context.
 """
 
+from functools import cache
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -16,6 +17,7 @@ __all__ = ["ask", "first_prompt"]
 Output = TypeVar("Output", bound=BaseModel)
 
 
+@cache
 def first_prompt(name: str) -> Prompt:
     """Version 1 of an autonom's prompt: the Markdown file beside its code."""
     return Prompt.load("memeplex.autonoms", name)

@@ -20,6 +20,7 @@ from memeplex.cli.options import (
     TeamModel,
 )
 from memeplex.cli.output import ReaderGoneError, lost_output, prepare_streams, say, show_error, silence
+from memeplex.cli.prompts_app import prompts_app
 from memeplex.errors import MemeplexError, TeamFileError, UserError
 
 __all__ = ["app", "execute"]
@@ -44,6 +45,12 @@ app = typer.Typer(
 )
 models_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(memory_app, name="memory", help="What agents remember.", epilog="Example: memeplex memory show DEA")
+app.add_typer(
+    prompts_app,
+    name="prompts",
+    help="How agents' prompts have changed.",
+    epilog="Example: memeplex prompts list",
+)
 app.add_typer(
     procedures_app,
     name="procedures",

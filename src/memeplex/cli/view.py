@@ -15,6 +15,7 @@ from memeplex.teams import TeamSpec
 from memeplex.telemetry import (
     ContextCut,
     Event,
+    FilePassedOver,
     MemoryUpdated,
     ReplyCut,
     ReplyRetried,
@@ -131,6 +132,9 @@ def notice(event: Event) -> str:
             return f"{agent}: {reason}, cut from {before} to {after} characters"
         case ContextCut(agent=agent, what=what, before=before, after=after):
             return f"{agent}: {what}, {before} to {after} tokens"
+        case FilePassedOver(owner=owner, prompt=prompt, version=version):
+            back = f"memeplex prompts rollback {owner} {prompt} --to 1"
+            return f"{owner} uses version {version} of {prompt}, not its text, which has changed since: {back}"
     return ""
 
 

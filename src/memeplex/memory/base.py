@@ -6,6 +6,8 @@ from typing import Protocol, runtime_checkable
 
 from memeplex.messages import Conversation, Outcome, Turn
 from memeplex.models import Model
+from memeplex.prompts import first_version
+from memeplex.prompts.library import Prompts
 from memeplex.storage import Job, MemoryVersion, Store
 from memeplex.usage import Ledger
 
@@ -75,7 +77,8 @@ class MemoryScope:
     ``record`` makes a version durable; ``versions`` are those of an earlier process, in the order of turns. ``spent``
     keeps what a call has cost that belongs to no turn, as soon as it has been answered. ``members`` are all agents of
     the team with their roles, ``store`` is where the run is kept, if it is, and ``conversation`` is the transcript that
-    all of them share, as far as it has come.
+    all of them share, as far as it has come. ``prompts`` gives the version of an autonom's prompt that the agent works
+    with, for the first one.
     """
 
     agent: str
@@ -90,6 +93,7 @@ class MemoryScope:
     store: Store | None = None
     conversation: Conversation | None = None
     spent: Callable[[Ledger], Awaitable[None]] = _told_nobody
+    prompts: Prompts = first_version
 
 
 class MemorySettings(Protocol):

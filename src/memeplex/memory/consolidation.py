@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from memeplex.autonoms import draw_lessons as lessons
 from memeplex.autonoms.draw_lessons import draw_lessons
+from memeplex.autonoms.write_procedure import PROMPT as WRITE_PROCEDURE
 from memeplex.autonoms.write_procedure import Example, write_procedure
 from memeplex.memory import episodes, procedures
 from memeplex.memory.archive import Archive
@@ -110,6 +111,7 @@ class Consolidation:
         found = await self._archive.records.get([episode_id])
         if not found or (episode := episodes.as_episode(found[0])).lessons:
             return "nothing left to do"
+        prompt = await self._scope.prompts(lessons.PROMPT)
         settings = Settings(purpose=Purpose.LESSON, max_tokens=300, temperature=0.0, seed=self._scope.seed)
         call = draw_lessons(
             self._scope.model,
@@ -118,25 +120,27 @@ class Consolidation:
             actions=[action[:500] for action in episode.actions[-5:]],
             outcome=episode.told,
             success=episode.success,
+            prompt=prompt,
         )
         completion = await costs.of(Purpose.LESSON, call)
-        told = await self._told(found[0])
+        told = [prompt.text, *await self._told(found[0])]
         # Small models give their instructions back as lessons.
         drawn = [lesson for lesson in dict.fromkeys(completion.output.lessons) if not _repeats(lesson, told)]
 
         def taught(record: Record) -> Record:
-            return record.model_copy(update={"payload": {**record.payload, "lessons": drawn}})
+            provenance = record.provenance.model_copy(update={"prompt": prompt.label})
+            return record.model_copy(update={"payload": {**record.payload, "lessons": drawn}, "provenance": provenance})
 
         if await self._archive.revise(episode_id, taught, actor=self._scope.agent, cause="lessons") is None:
             return "the episode was forgotten"
         return f"{len(drawn)} lessons"
 
     async def _told(self, episode: Record) -> list[str]:
-        """What the agent was told itself, and what the model is: none of it is a lesson of this task."""
+        """What the agent was told itself: none of it is a lesson of this task."""
         given = await self._archive.records.by_key(self._owner(RETRIEVAL), RETRIEVAL, episode.key)
         # Of a shared memory, another agent may have lived through it.
         role = self._scope.members.get(episode.provenance.author, self._scope.role)
-        return [role, lessons.PROMPT.text, *(given.payload["text"].splitlines() if given else ())]
+        return [role, *(given.payload["text"].splitlines() if given else ())]
 
     async def _procedures(self, job: Job, costs: Costs) -> str:
         place, actor = self._owner(procedures.PROCEDURE), self._scope.agent
@@ -154,7 +158,8 @@ class Consolidation:
             if not await self._work.hold(job):
                 break
             settings = Settings(purpose=Purpose.CONSOLIDATION, max_tokens=500, temperature=0.0, seed=self._scope.seed)
-            call = write_procedure(self._scope.model, settings, episodes=_examples(chosen))
+            prompt = await self._scope.prompts(WRITE_PROCEDURE)
+            call = write_procedure(self._scope.model, settings, episodes=_examples(chosen), prompt=prompt)
             completion = await costs.of(Purpose.CONSOLIDATION, call)
             record = procedures.record_of(
                 completion.output,
@@ -163,6 +168,7 @@ class Consolidation:
                 author=actor,
                 model=completion.model,
                 task_type=_type(chosen),
+                prompt=prompt.label,
             )
             await procedures.adopt(self._archive, record, seen={one.id for one in seen}, actor=actor)
             adopted += 1

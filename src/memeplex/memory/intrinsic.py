@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from memeplex.autonoms import make_template, patch_memory, rewrite_memory, take_notes
+from memeplex.autonoms.base import first_prompt
 from memeplex.errors import ContextWindowError, EmptyReplyError, RefusalError, StructuredOutputError
 from memeplex.memory.base import MemoryScope, Recollection
 from memeplex.memory.notes import condense, merge, novelty, supported
@@ -161,7 +162,14 @@ class IntrinsicMemory:
         output = template.output(self.mode)
         if self.mode == "notes" and output is not None:
             return await take_notes(
-                scope.model, output, settings, role=scope.role, output=source, slots=slots, limit=NOTES
+                scope.model,
+                output,
+                settings,
+                role=scope.role,
+                output=source,
+                slots=slots,
+                limit=NOTES,
+                prompt=await scope.prompts(first_prompt("take_notes")),
             )
         longer = replace(settings, max_tokens=self._settings.max_tokens * 2)
         memory = Recollection(template.blocks(self.content)).text
@@ -174,9 +182,11 @@ class IntrinsicMemory:
                 memory=memory,
                 output=source,
                 slots=template.slots,
+                prompt=await scope.prompts(first_prompt("patch_memory")),
             )
+        prompt = await scope.prompts(first_prompt("rewrite_memory"))
         return await rewrite_memory(
-            scope.model, output, longer, role=scope.role, memory=memory, output=source, slots=slots
+            scope.model, output, longer, role=scope.role, memory=memory, output=source, slots=slots, prompt=prompt
         )
 
     def _merged(
@@ -228,7 +238,13 @@ class IntrinsicMemory:
         )
         status, cause = "updated", "template written by the agent's model"
         try:
-            made = await make_template(scope.model, settings, task=cue.task.text, role=scope.role)
+            made = await make_template(
+                scope.model,
+                settings,
+                task=cue.task.text,
+                role=scope.role,
+                prompt=await scope.prompts(first_prompt("make_template")),
+            )
             spent, template = made.usage, Template.proposed(made.output)
         except _UNUSABLE as error:
             status, cause, spent, template = "failed", f"generic template: {error}", error.usage, GENERIC

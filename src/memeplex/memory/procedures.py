@@ -107,7 +107,14 @@ def as_procedure(record: Record) -> Procedure:
 
 
 def record_of(
-    strategy: Strategy, *, owner: str, sources: Sequence[Trial], author: str, model: str, task_type: str = ""
+    strategy: Strategy,
+    *,
+    owner: str,
+    sources: Sequence[Trial],
+    author: str,
+    model: str,
+    prompt: str = "",
+    task_type: str = "",
 ) -> Record:
     """A new procedure, from source episodes that succeeded or not, oldest first."""
     procedure = Procedure(
@@ -123,7 +130,7 @@ def record_of(
         kind=PROCEDURE,
         text=f"{strategy.title}\n{strategy.strategy}",
         payload=procedure.model_dump(mode="json"),
-        provenance=Provenance(author=author, model=model),
+        provenance=Provenance(author=author, model=model, prompt=prompt),
         # One set of episodes gives one procedure, however often it is looked at.
         key=hashlib.sha256("\n".join(sorted(procedure.sources)).encode()).hexdigest(),
     )

@@ -32,7 +32,7 @@ Spent = Callable[[Ledger], Awaitable[None]]
 class Costs:
     """What the calls of one job have cost, those in vain too. Each is told to ``spent`` as soon as it is answered."""
 
-    def __init__(self, spent: Spent) -> None:
+    def __init__(self, spent: Spent | None = None) -> None:
         self.ledger = Ledger()
         self._spent = spent
 
@@ -41,16 +41,18 @@ class Costs:
         try:
             completion = await call
         except ModelError as error:
-            await self._add(purpose, error.usage)
+            await self.add(Ledger({purpose: error.usage}))
             raise
-        await self._add(purpose, completion.usage)
+        await self.add(Ledger({purpose: completion.usage}))
         return completion
 
-    async def _add(self, purpose: Purpose, usage: Usage) -> None:
-        if usage != Usage():
-            self.ledger += (added := Ledger({purpose: usage}))
+    async def add(self, ledger: Ledger) -> None:
+        """Count what something has cost."""
+        if ledger.total != Usage():
+            self.ledger += ledger
             # At once: a process that dies later has not spent it unseen.
-            await self._spent(added)
+            if self._spent is not None:
+                await self._spent(ledger)
 
 
 Do = Callable[[Job, Costs], Awaitable[str]]
@@ -63,7 +65,9 @@ class Work:
     ``kinds`` are those of its jobs; all of the first kind come before those of the second.
     """
 
-    def __init__(self, jobs: Jobs, kinds: Sequence[str], *, owner: str, name: str, agent: str, spent: Spent) -> None:
+    def __init__(
+        self, jobs: Jobs, kinds: Sequence[str], *, owner: str, name: str, agent: str, spent: Spent | None = None
+    ) -> None:
         self.jobs = jobs
         self.kinds = tuple(kinds)
         self._owner = owner

@@ -47,6 +47,7 @@ class AgentSpec(_Spec):
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[^\s\[\]]+$")
     role: str = Field(min_length=1)
+    reasoning: str = ""
     model: str | None = None
     memory: Kinds | None = None
     slots: list[Slot] = Field(default_factory=list)

@@ -188,6 +188,7 @@ def build_team(
         Agent(
             agent.name,
             role=agent.role,
+            reasoning=agent.reasoning,
             model=models(agent.model or spec.model),
             memory=combine_memories([_equipped(*memory, embedders) for memory in _memories(spec, agent)]),
             max_tokens=agent.max_tokens or spec.max_tokens,

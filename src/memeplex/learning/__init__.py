@@ -1,0 +1,22 @@
+"""How agents improve their prompts: by reflection on what they have been through."""
+
+from memeplex.learning.confidence import confidence
+from memeplex.learning.evidence import REFLECTION, Reflection, as_reflection, choose, unused
+from memeplex.learning.reflection import LEARNING, Learning, LearningSettings
+from memeplex.learning.trial import Judge, Score, Scorer, Situation
+
+__all__ = [
+    "LEARNING",
+    "REFLECTION",
+    "Judge",
+    "Learning",
+    "LearningSettings",
+    "Reflection",
+    "Score",
+    "Scorer",
+    "Situation",
+    "as_reflection",
+    "choose",
+    "confidence",
+    "unused",
+]

@@ -21,6 +21,7 @@ from memeplex import subscribe
 from memeplex.autonoms.revise_prompt import PROMPT as REVISE_PROMPT
 from memeplex.errors import ModelUnavailableError, StructuredOutputError
 from memeplex.learning import LearningSettings, Reflection, Score, Situation, choose, confidence, unused
+from memeplex.memory.archive import Archive
 from memeplex.models import ChatMessage, Settings
 from memeplex.models.testing import FunctionModel, ScriptedModel
 from memeplex.prompts import Cause, Library, Prompt, Status, faults
@@ -333,7 +334,7 @@ async def test_without_a_usable_answer_the_job_waits_and_shows_why(store: SQLite
     await store.jobs.retry()
     for job in await store.jobs.jobs(states=[JobState.QUEUED]):
         assert job.attempts
-    assert await unused(store.records, OWNER) != []
+    assert await unused(Archive(store.records), OWNER) != []
 
 
 async def test_reflections_that_do_not_fit_wait_for_the_next_time(store: SQLiteStore) -> None:

@@ -360,11 +360,13 @@ async def test_a_reflection_of_an_unknown_category_is_an_insight(store: SQLiteSt
 async def test_used_reflections_are_marked_and_stay(store: SQLiteStore) -> None:
     agent = tiers(store)
     await live(agent, ("c", [user("One.")]), ("d", [user("Two.")]))
-    (ids,) = [[record.id for record in records] for records in (await unused(agent.archive, agent.owner)).values()]
+    ids = [one.id for one in await unused(agent.archive, agent.owner)]
     for _ in range(2):
         await mark_used(agent.archive, ids[:1], actor="A", cause="version 2")
     left = await unused(agent.archive, agent.owner)
-    assert [record.id for record in left["reasoning"]] == ids[1:] and len(await kept(store, "reflection")) == 2
+    assert [(one.id, one.category) for one in left] == [(ids[1], "reasoning")] and len(
+        await kept(store, "reflection")
+    ) == 2
     assert [change.origin.cause for change in await store.records.history(ids[0])][1:] == ["version 2"]
 
 

@@ -1,6 +1,7 @@
 """The embedded store, on real files and with real processes."""
 
 import asyncio
+import gc
 import json
 import resource
 import sqlite3
@@ -16,6 +17,7 @@ from support import turn
 from memeplex.errors import StorageError, StoreVersionError, UnknownNameError, UserError
 from memeplex.messages import Task
 from memeplex.storage import open_store
+from memeplex.storage.shielded import shielded
 from memeplex.storage.sqlite import SQLiteStore, create
 
 
@@ -200,3 +202,28 @@ async def test_bodies_are_plain_json_that_other_tools_can_read(store: SQLiteStor
     db = sqlite3.connect(path)
     assert json.loads(db.execute("select body from turns").fetchone()[0])["content"] == "橋"
     db.close()
+
+
+async def test_the_fault_of_a_call_that_nobody_waits_for_any_more_is_not_told_behind_our_backs() -> None:
+    told: list[object] = []
+    loop, going = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(lambda _, context: told.append(context))
+
+    async def fails() -> None:
+        await going.wait()
+        raise OSError("disk I/O error")
+
+    work = asyncio.ensure_future(fails())
+    waiter = asyncio.ensure_future(shielded(work))
+    await asyncio.sleep(0)
+    waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    going.set()
+    await asyncio.wait([work])
+    del work, waiter
+    await asyncio.sleep(0)
+    gc.collect()
+    assert told == []
+    with pytest.raises(OSError, match="disk"):
+        await shielded(fails())

@@ -8,44 +8,9 @@ accumulated reflections", and "a degree of randomness" keeps all agents from con
 import random
 from collections.abc import Collection, Iterable, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from memeplex.memory.tiers.reflections import Reflection
 
-from memeplex.messages import Text
-from memeplex.storage import Record, Records
-
-__all__ = ["REFLECTION", "Reflection", "as_reflection", "choose", "unused"]
-
-REFLECTION = "reflection"
-"""The kind of records that hold a reflection."""
-
-_PAGE = 500
-
-
-class Reflection(BaseModel):
-    """A lesson that an agent drew from a ``conversation``. ``category`` names the prompt that it is about."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    id: str
-    lesson: Text = Field(min_length=1)
-    importance: float = Field(ge=0, le=1)
-    category: str
-    thoughts: Text = ""
-    conversation: str = ""
-    used: bool = False
-
-
-def as_reflection(record: Record) -> Reflection:
-    """The reflection in a record."""
-    return Reflection.model_validate({"conversation": record.provenance.run, **record.payload, "id": record.id})
-
-
-async def unused(records: Records, owner: str) -> list[Reflection]:
-    """An owner's reflections that no prompt was changed by yet, oldest first."""
-    found: list[Record] = []
-    while page := await records.page(owner, [REFLECTION], limit=_PAGE, after=found[-1].id if found else ""):
-        found += page
-    return [one for one in map(as_reflection, found) if not one.used]
+__all__ = ["choose"]
 
 
 def choose(

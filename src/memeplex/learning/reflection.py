@@ -14,15 +14,16 @@ from memeplex.autonoms.revise_prompt import PROMPT as REVISE_PROMPT
 from memeplex.autonoms.revise_prompt import Lesson, revise_prompt
 from memeplex.errors import ConflictError, PromptError
 from memeplex.learning.confidence import confidence
-from memeplex.learning.evidence import Reflection, as_reflection, choose, unused
+from memeplex.learning.evidence import choose
 from memeplex.learning.trial import Judge, Scorer, Situation, tried
 from memeplex.memory.archive import Archive
+from memeplex.memory.tiers.reflections import Reflection, as_reflection, mark_used, unused
 from memeplex.memory.work import JOBS, Costs, Work
 from memeplex.models import Model, Settings, derive_seed
 from memeplex.models.tokens import estimate
 from memeplex.prompts import PROMPT, Cause, Library, Prompt, Ref, Status, Version, faults
 from memeplex.prompts.checks import room
-from memeplex.storage import Job, Jobs, JobState, Record
+from memeplex.storage import Job, Jobs, JobState
 from memeplex.telemetry import PromptRevised, ReplyRetried, emit
 from memeplex.usage import Ledger, Purpose
 
@@ -110,7 +111,7 @@ class Learning:
         """
         if await self._past(JobState.QUEUED, JobState.RUNNING):
             return None
-        reflections = await unused(self._library.records, self._library.owner)
+        reflections = await unused(self._archive, self._library.owner)
         jobs: dict[str, Job] = {}
         for category, first in self._prompts.items():
             evidence = self._fitting([one for one in reflections if one.category == category])
@@ -178,7 +179,7 @@ class Learning:
             return version
         version, cause = await self._decide(version)
         if version.status is not Status.REJECTED:
-            await self._use_up(version)
+            await mark_used(self._archive, version.evidence, actor=self._agent, cause=f"used for {version.ref}")
         status = version.status.value
         emit(PromptRevised(agent=self._agent, prompt=first.name, version=version.number, status=status, cause=cause))
         return f"{first.name}, version {version.number} is {status}: {cause}"
@@ -279,14 +280,3 @@ class Learning:
             return await self._library.reject(name, number, actor=self._agent, cause=str(error)), str(error)
         except PromptError as error:
             return await self._library.version(name, number), str(error)
-
-    async def _use_up(self, version: Version) -> None:
-        """Mark the reflections that have led to a version; once more changes nothing."""
-
-        def used(record: Record) -> Record | None:
-            if record.payload.get("used"):
-                return None
-            return record.model_copy(update={"payload": {**record.payload, "used": True}})
-
-        for name in version.evidence:
-            await self._archive.revise(name, used, actor=self._agent, cause=f"used for {version.ref}")

@@ -9,6 +9,7 @@ from memeplex.errors import AuthenticationError, ModelError, ModelNotFoundError,
 from memeplex.messages import one_line
 from memeplex.models import Completion
 from memeplex.storage import Job, Jobs, JobState
+from memeplex.storage.shielded import shielded
 from memeplex.telemetry import MemoryConsolidated, emit
 from memeplex.usage import Ledger, Purpose, Usage
 
@@ -123,7 +124,7 @@ class Work:
             await self.jobs.fail(job, cause)
         except asyncio.CancelledError:
             # Whoever goes on need not wait until the lease is over.
-            await asyncio.shield(self.jobs.renew(job, seconds=0))
+            await shielded(self.jobs.renew(job, seconds=0))
             raise
         else:
             if not await self.jobs.finish(job):

@@ -15,6 +15,7 @@ from memeplex.agents import Ask
 from memeplex.memory import Lasting
 from memeplex.messages import Conversation, Outcome, Turn, TurnKind
 from memeplex.storage import MemoryVersion, Run, Store
+from memeplex.storage.shielded import shielded
 from memeplex.teams.judging import judged
 from memeplex.telemetry import RunFinished, RunStarted, TurnFinished, TurnStarted, emit
 from memeplex.usage import Ledger
@@ -93,7 +94,7 @@ class Session:
             finally:
                 if self.store is not None:
                     # Written to its end, however often the run is cancelled.
-                    await asyncio.shield(self.store.end_run(self.run.id, status, outcome))
+                    await shielded(self.store.end_run(self.run.id, status, outcome))
         if outcome is not None:
             emit(RunFinished(run=self.run.id, outcome=outcome))
         return self.result(outcome)

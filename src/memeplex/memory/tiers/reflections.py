@@ -80,18 +80,25 @@ class DrawnReflections(BaseModel):
 
 
 class Reflection(DrawnReflection):
-    """What a record of a reflection holds. ``used``: a prompt was changed by it; it counts no more, and stays."""
+    """A reflection as it is kept. ``id`` is its record's; ``conversation`` is where it was drawn from.
 
-    model_config = ConfigDict(extra="ignore")
+    ``used``: a prompt was changed by it; it counts no more, and stays.
+    """
 
-    conversation: str
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str = Field(default="", exclude=True)
+    lesson: str
+    category: str
+    thoughts: str = ""
+    conversation: str = ""
     social: bool = False
     used: bool = False
 
 
 def as_reflection(record: Record) -> Reflection:
     """The reflection in a record."""
-    return Reflection.model_validate(record.payload)
+    return Reflection.model_validate({**record.payload, "id": record.id})
 
 
 def record_of(
@@ -110,20 +117,17 @@ def record_of(
     )
 
 
-async def unused(archive: Archive, owner: str) -> dict[str, list[Record]]:
-    """The reflections that no prompt was changed by yet, by category, oldest first."""
-    found: dict[str, list[Record]] = {}
-    for record in await all_of(archive, owner, [REFLECTION]):
-        if not record.payload["used"]:
-            found.setdefault(record.payload["category"], []).append(record)
-    return found
+async def unused(archive: Archive, owner: str) -> list[Reflection]:
+    """The reflections that no prompt was changed by yet, oldest first."""
+    found = [as_reflection(record) for record in await all_of(archive, owner, [REFLECTION])]
+    return [one for one in found if not one.used]
 
 
 async def mark_used(archive: Archive, ids: Iterable[str], *, actor: str, cause: str) -> None:
     """Mark reflections as used: they stay, and count no more."""
 
     def used(record: Record) -> Record | None:
-        if record.payload["used"]:
+        if record.payload.get("used"):
             return None
         return record.model_copy(update={"payload": {**record.payload, "used": True}})
 

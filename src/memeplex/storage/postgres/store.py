@@ -22,6 +22,7 @@ from memeplex.storage.postgres.opening import bring_up_to_date
 from memeplex.storage.postgres.pool import Db, Pool
 from memeplex.storage.records import Records
 from memeplex.storage.rows import RUN_FIELDS, read_runs, read_turns, read_versions, run_row, single_run
+from memeplex.storage.shielded import shielded
 
 __all__ = ["PostgresStore"]
 
@@ -145,7 +146,7 @@ class PostgresStore:
         future = self._threads.submit(run)
         try:
             # Shielded: a cancelled caller must not learn less than the server does.
-            return await asyncio.shield(asyncio.wrap_future(future))
+            return await shielded(asyncio.wrap_future(future))
         except asyncio.CancelledError:
             self._left.add(future)
             future.add_done_callback(self._left.discard)

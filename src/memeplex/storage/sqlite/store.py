@@ -19,6 +19,7 @@ from memeplex.storage.base import MemoryVersion, Run, Runs
 from memeplex.storage.jobs import Jobs
 from memeplex.storage.records import Records
 from memeplex.storage.rows import RUN_FIELDS, read_runs, read_turns, read_versions, run_row, single_run
+from memeplex.storage.shielded import shielded
 from memeplex.storage.sqlite.faults import explained
 from memeplex.storage.sqlite.locks import run_held, run_lock
 from memeplex.storage.sqlite.opening import connect
@@ -149,7 +150,7 @@ class SQLiteStore:
         if self._closed:
             raise StorageError(f"store {self.path or 'in memory'}: it is closed", remedy="open another with open_store")
         # Shielded: a cancelled caller must not learn less than the disk does.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, run))
+        return await shielded(asyncio.get_running_loop().run_in_executor(self._thread, run))
 
     def _connection(self) -> sqlite3.Connection:
         if self._open is None:

@@ -2,8 +2,8 @@
 
 Names: tokens, speed, store, retention, casestudy, recall, recall-larger, learning, learning-larger, locomo; by default
 all. Results of earlier calls are kept in bench/results.json, so that a long list can be measured in parts. Learning
-takes many hours; what has been played of it is kept in out/. The data of locomo is not ours: the variable LOCOMO names
-its file, and without it the suite is skipped.
+takes many hours for replies that are not recorded in bench/replies yet; it may be stopped, and goes on. The data of
+locomo is not ours: the variable LOCOMO names its file, and without it the suite is skipped.
 """
 
 import asyncio

@@ -28,6 +28,7 @@ from memeplex.agents import Agent, Ask
 from memeplex.memory import create_memory
 from memeplex.messages import Conversation, Outcome, Task
 from memeplex.models import Model
+from memeplex.models.testing import RecordedModel
 from memeplex.storage import opened_store
 from memeplex.teams import MaxTurns, Random, Team
 from memeplex.teams.speakers import Cast
@@ -56,6 +57,7 @@ REQUESTS = {
     ],
 }
 STREETS = "Oak Mill Harbour Chapel Garden River Station Market School Forest Castle Orchard".split()
+REPLIES = Path(__file__).with_name("replies")
 ASK = "A citizen writes: '{request}' It is a matter of: {kind}. Which form has to be used, and which desk?"
 DESIGNS: dict[str, tuple[str, dict[str, Any]]] = {
     "no memory": ("none", {}),
@@ -202,17 +204,16 @@ def _share(rows: Sequence[dict[str, Any]]) -> float:
     return statistics.fmean(row["success"] for row in rows)
 
 
-def results(model: str, plot: str) -> list[Result]:
+def results(name: str, plot: str) -> list[Result]:
     """Five seeds of forty tasks for every design, with the curves in a file; takes hours, and may be stopped."""
-    kept = Kept(Path("out/learning.jsonl"), model, 40)
-    asyncio.run(play(kept, [(seed, design) for seed in range(5) for design in DESIGNS]))
+    streams = asyncio.run(play(name, [(seed, design) for seed in range(5) for design in DESIGNS], 40))
     subprocess.run(
         [RIVALS, Path(__file__).with_name("curves.py"), plot],
-        input=json.dumps(curves(kept.streams)),
+        input=json.dumps(curves(streams)),
         text=True,
         check=True,
     )
-    made = table(kept.streams)
+    made = table(streams)
     solved = {design: figures["solved"][0] for design, figures in made.items()}
     emptied = abs(solved["emptied"] - solved["no memory"])
     best = max(
@@ -221,42 +222,28 @@ def results(model: str, plot: str) -> list[Result]:
         if kind == "lifelong" and arguments.get("inject", True)
     )
     return [
-        Result(f"tasks solved, an emptied memory against none, {model}", emptied, "share", 0),
-        Result(f"tasks solved, the best memory less none, {model}", best - solved["no memory"], "share", detail=made),
+        Result(f"tasks solved, an emptied memory against none, {name}", emptied, "share", 0),
+        Result(f"tasks solved, the best memory less none, {name}", best - solved["no memory"], "share", detail=made),
     ]
 
 
-class Kept:
-    """The streams that have been played, a line each in a file, so that a long measurement can be stopped."""
+async def play(name: str, asked: Sequence[tuple[int, str]], count: int) -> list[dict[str, Any]]:
+    """The streams asked for, with the replies that have been recorded: only what is asked anew takes time.
 
-    def __init__(self, path: Path, model: str, tasks: int) -> None:
-        self.path = path
-        self.told: dict[str, Any] = {"model": model, "tasks": tasks}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.streams = [one for line in lines if self.told.items() <= (one := json.loads(line)).items()]
-
-    def has(self, seed: int, design: str) -> bool:
-        return any((one["seed"], one["design"]) == (seed, design) for one in self.streams)
-
-    def add(self, seed: int, design: str, rows: Sequence[dict[str, Any]]) -> None:
-        self.streams.append({**self.told, "seed": seed, "design": design, "rows": rows})
-        with self.path.open("a") as file:
-            file.write(json.dumps(self.streams[-1]) + "\n")
-
-
-async def play(kept: Kept, asked: Sequence[tuple[int, str]]) -> None:
-    """The streams that have not been played yet."""
-    model, count = create_model(kept.told["model"]), kept.told["tasks"]
+    At temperature 0 a model says the same to the same prompt, so designs that come to the same prompt share its reply.
+    """
+    model = RecordedModel(REPLIES / f"{name.rpartition(':')[2]}.jsonl", create_model(name), name=name)
+    streams: list[dict[str, Any]] = []
     try:
         for number, (seed, design) in enumerate(asked, 1):
-            if not kept.has(seed, design):
-                kept.add(seed, design, await stream(model, design, seed, count))
-                solved = sum(row["success"] for row in kept.streams[-1]["rows"])
-                told = f"{number} of {len(asked)}: {design}, seed {seed}: {solved} of {count} solved"
-                print(told, file=sys.stderr, flush=True)
+            rows = await stream(model, design, seed, count)
+            streams.append({"seed": seed, "design": design, "rows": rows})
+            solved = sum(row["success"] for row in rows)
+            told = f"{number} of {len(asked)}: {design}, seed {seed}: {solved} of {count} solved"
+            print(told, file=sys.stderr, flush=True)
     finally:
         await model.aclose()
+    return streams
 
 
 def main() -> int:
@@ -265,13 +252,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", type=int, default=40)
     parser.add_argument("--designs", default=",".join(name.replace(", ", "/") for name in DESIGNS))
-    parser.add_argument("--kept", type=Path, default=Path("out/learning.jsonl"), help="streams that have been played")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     designs = [name.replace("/", ", ") for name in chosen.designs.split(",")]
-    kept = Kept(chosen.kept, chosen.model, chosen.tasks)
-    asyncio.run(play(kept, [(seed, design) for seed in range(chosen.seeds) for design in designs]))
-    made = table([one for one in kept.streams if one["seed"] < chosen.seeds])
+    asked = [(seed, design) for seed in range(chosen.seeds) for design in designs]
+    made = table(asyncio.run(play(chosen.model, asked, chosen.tasks)))
     if chosen.json:
         print(json.dumps(made))
     else:

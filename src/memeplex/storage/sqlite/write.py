@@ -27,7 +27,8 @@ _NOW = """select (select coalesce(max(seq), 0) + 1 from sqlite_sequence where na
 _INSERT = f"""insert into records ({FIELDS}, owner, audit, origin) values ({", ".join("?" * 15)})
  on conflict (owner, kind, key) do nothing"""
 _REVISION = "insert into revisions (record, revision, owner, origin, ended, body) values (?, ?, ?, ?, ?, ?)"
-_VECTOR = "insert or replace into vectors (record, owner, embedder, changed, vector) values (?, ?, ?, ?, ?)"
+_VECTOR = """insert into vectors (record, owner, embedder, changed, vector) values (?, ?, ?, ?, ?)
+ on conflict (record) do update set embedder = excluded.embedder, changed = excluded.changed, vector = excluded.vector"""
 
 
 def present(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:

@@ -31,6 +31,8 @@ def utc_now() -> datetime:
 
 def clean_text(text: str) -> str:
     """Text that every store and terminal can hold: NUL removed, lone surrogates replaced by U+FFFD."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -124,7 +124,7 @@ def add(write: Write, records: Sequence[Record], vectors: Vectors | None) -> Add
         write.index(write.owner, rows)
         if vectors is not None:
             number = write.embedder(vectors, len(records))
-            write.embed(number, rows, vectors.values[places])
+            write.embed(number, rows, vectors.values if len(rows) == len(records) else vectors.values[places])
         for _, record in rows:
             if record.supersedes:
                 _supersede(write, record)

@@ -27,6 +27,7 @@ __all__ = [
 
 FIELDS = "id, kind, key, text, payload, provenance, trust, supersedes, superseded_by, revision, created, updated"
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _ANY = Record(owner="anybody", kind="any", text="any")
 
 RUN_FIELDS = "id, team, status, model, seed, spec, task, software, created, updated"
@@ -90,7 +91,7 @@ def record_row(record: Record) -> tuple[Any, ...]:
         record.kind,
         record.key,
         record.text,
-        json.dumps(record.payload, ensure_ascii=False),
+        _JSON.encode(record.payload),
         record.provenance.model_dump_json(exclude_defaults=True),
         record.trust,
         record.supersedes,

@@ -23,6 +23,7 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]+"
 )
 _FOLDED = str.maketrans({"ı": "i", "ł": "l", "đ": "d", "ø": "o", "\u0640": None})
+_SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
 _LONGEST = 64
 """Characters of a term at most: longer ones are no words, but data."""
 _STOP = frozenset(
@@ -36,7 +37,8 @@ _STOP = frozenset(
 def terms(text: str) -> list[str]:
     """The terms of a text, in order, repeated as often as it repeats them."""
     if text.isascii():
-        return [word[:_LONGEST] for word in _WORD.findall(text.lower())]
+        # In half the time that the expression takes.
+        return [word[:_LONGEST] for word in text.lower().translate(_SPACED).split()]
     return [term[:_LONGEST] for word in _WORD.findall(_fold(text)) for term in _split(word)]
 
 

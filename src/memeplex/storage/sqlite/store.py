@@ -1,12 +1,7 @@
-"""The embedded store: one SQLite file in WAL mode, every commit flushed to the disk.
+"""The embedded store: one SQLite file in WAL mode, every commit flushed to the disk."""
 
-All statements run in one thread of their own, so a slow disk never holds up the event loop.
-"""
-
-import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +14,10 @@ from memeplex.storage.base import MemoryVersion, Run, Runs
 from memeplex.storage.jobs import Jobs
 from memeplex.storage.records import Records
 from memeplex.storage.rows import RUN_FIELDS, read_runs, read_turns, read_versions, run_row, single_run
-from memeplex.storage.shielded import shielded
 from memeplex.storage.sqlite.faults import explained
 from memeplex.storage.sqlite.locks import run_held, run_lock
 from memeplex.storage.sqlite.opening import connect
+from memeplex.storage.sqlite.thread import Thread
 
 __all__ = ["SQLiteStore"]
 
@@ -38,7 +33,7 @@ class SQLiteStore:
         self.path = path
         self.url = f"sqlite:///{path}" if path else "sqlite://"
         self._name = path or "in memory"
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="memeplex-store")
+        self._thread = Thread("memeplex-store")
         self._open: sqlite3.Connection | None = None
         self._closed = False
 
@@ -130,7 +125,7 @@ class SQLiteStore:
             connection, self._open = self._open, None
             await self._call(lambda _: connection.close(), connection)
         self._closed = True
-        self._thread.shutdown()
+        self._thread.close()
 
     async def _read(self, sql: str, values: tuple[Any, ...]) -> list[sqlite3.Row]:
         return await self._call(lambda db: db.execute(sql, values).fetchall())
@@ -149,8 +144,7 @@ class SQLiteStore:
 
         if self._closed:
             raise StorageError(f"store {self.path or 'in memory'}: it is closed", remedy="open another with open_store")
-        # Shielded: a cancelled caller must not learn less than the disk does.
-        return await shielded(asyncio.get_running_loop().run_in_executor(self._thread, run))
+        return await self._thread.call(run)
 
     def _connection(self) -> sqlite3.Connection:
         if self._open is None:

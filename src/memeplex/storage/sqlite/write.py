@@ -22,8 +22,13 @@ _BODY = """json_object('id', id, 'owner', (select name from owners where owners.
  'text', text, 'payload', json(payload), 'provenance', json(provenance), 'trust', trust, 'key', key,
  'supersedes', supersedes, 'superseded_by', superseded_by, 'revision', revision, 'created', created,
  'updated', updated)"""
+_NOW = """select (select coalesce(max(seq), 0) + 1 from sqlite_sequence where name = 'audit'),
+ (select id from owners where name = ?)"""
+_INSERT = f"""insert into records ({FIELDS}, owner, audit, origin) values ({", ".join("?" * 15)})
+ on conflict (owner, kind, key) do nothing"""
 _REVISION = "insert into revisions (record, revision, owner, origin, ended, body) values (?, ?, ?, ?, ?, ?)"
-_VECTOR = "insert or replace into vectors (record, owner, embedder, changed, vector) values (?, ?, ?, ?, ?)"
+_VECTOR = """insert into vectors (record, owner, embedder, changed, vector) values (?, ?, ?, ?, ?)
+ on conflict (record) do update set embedder = excluded.embedder, changed = excluded.changed, vector = excluded.vector"""
 
 
 def present(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:
@@ -48,13 +53,15 @@ class SQLiteWrite:
         self.origin = Origin(actor=actor, action=action, cause=cause)
         self.text = self.origin.model_dump_json()
         self.records = 0
+        self.changed = False
         self.removed = False
         self._numbers: dict[str, int] = {}
 
     def __enter__(self) -> "SQLiteWrite":
         self.db.execute("begin immediate")
-        last = self.db.execute("select coalesce(max(seq), 0) from sqlite_sequence where name = 'audit'").fetchone()[0]
-        self.clock: int = last + 1
+        self.clock, number = self.db.execute(_NOW, (self.owner,)).fetchone()
+        if number is not None:
+            self._numbers[self.owner] = number
         self.number = self.number_of(self.owner) if self.owner != EVERYBODY else 0
         return self
 
@@ -67,10 +74,12 @@ class SQLiteWrite:
             "insert into audit (id, at, actor, action, owner, records, cause) values (?, ?, ?, ?, ?, ?, ?)",
             (self.clock, by.at.isoformat(), by.actor, by.action, self.owner, self.records, by.cause),
         )
-        self.db.executemany(
-            "update owners set changed = ?1, removed = iif(?2, ?1, removed) where id = ?3",
-            [(self.clock, self.removed, number) for number in self._numbers.values()],
-        )
+        # Of additions alone, the vectors tell.
+        if self.changed or self.removed:
+            self.db.executemany(
+                "update owners set changed = ?1, removed = iif(?2, ?1, removed) where id = ?3",
+                [(self.clock, self.removed, number) for number in self._numbers.values()],
+            )
         self.db.commit()
 
     def number_of(self, owner: str) -> int:
@@ -96,11 +105,8 @@ class SQLiteWrite:
         return [self._insert(record, origin or self.text) for record in records]
 
     def _insert(self, record: Record, origin: str) -> int:
-        cursor = self.db.execute(
-            f"insert into records ({FIELDS}, owner, audit, origin) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            " on conflict (owner, kind, key) do nothing",
-            (*record_row(record), self.number_of(record.owner), self.clock, origin),
-        )
+        row = (*record_row(record), self.number_of(record.owner), self.clock, origin)
+        cursor = self.db.execute(_INSERT, row)
         return (cursor.lastrowid or 0) if cursor.rowcount else 0
 
     def archive(self, where: str, values: Sequence[Any], *, forgotten: bool) -> None:
@@ -114,13 +120,13 @@ class SQLiteWrite:
 
     def replace(self, num: int, old: Record, new: Record) -> None:
         """A new revision in place of the present one."""
+        self.changed = True
         self.archive("num = ?", (num,), forgotten=False)
         assignments = ", ".join(f"{name} = ?" for name in FIELDS.split(", "))
         self.db.execute(
             f"update records set {assignments}, audit = ?, origin = ? where num = ?",
             (*record_row(new), self.clock, self.text, num),
         )
-        self.db.execute("update vectors set changed = ? where record = ?", (self.clock, num))
         if (new.text, new.provenance.author) != (old.text, old.provenance.author):
             self.unindex([(num, old)])
             self.index(new.owner, [(num, new)])
@@ -162,13 +168,13 @@ class SQLiteWrite:
 
     def embed(self, embedder: int, rows: Sequence[tuple[int, Record]], values: "np.ndarray") -> None:
         """Keep vectors, each of length 1, in place of those that the records have."""
-        blobs = (row.astype("<f4").tobytes() for row in values)
+        pairs = zip(rows, values.astype("<f4", copy=False), strict=True)
         self.db.executemany(
             _VECTOR,
-            (
-                (num, self.number_of(record.owner), embedder, self.clock, blob)
-                for (num, record), blob in zip(rows, blobs, strict=True)
-            ),
+            [
+                (num, self.number_of(record.owner), embedder, self.clock, vector.tobytes())
+                for (num, record), vector in pairs
+            ],
         )
 
     def drop_embedders(self) -> None:

@@ -14,8 +14,9 @@ from memeplex.storage.sqlite.arrays import Array, Arrays
 
 __all__ = ["Searcher"]
 
-_OWNERS = """select id, removed, max(changed, coalesce((select max(changed) from vectors v where v.owner = owners.id), 0))
- as changed from owners where name in ({})"""
+_OWNERS = """select id, removed,
+ max(changed, coalesce((select max(changed) from vectors v where v.owner = owners.id), 0)) as changed
+ from owners where name in ({})"""
 _STALE = """select v.record, r.kind, v.vector from vectors v join records r on r.num = v.record
  where v.owner = ? and v.embedder = ? and v.changed > ?"""
 
@@ -108,8 +109,9 @@ class _Source:
     def authors(self) -> Collection[str]:
         # From author to author over the index, since an owner has few of them among many records.
         sql = """with recursive authors (name) as (
-          select min(author) from records where owner = ?1 and author > '' union all select
-          (select min(author) from records where owner = ?1 and author > name and author > '') from authors where name is not null
+          select min(author) from records where owner = ?1 and author > ''
+          union all select (select min(author) from records where owner = ?1 and author > name and author > '')
+          from authors where name is not null
         ) select name from authors where name is not null"""
         return {row[0] for owner in self._owners for row in self._db.execute(sql, (owner["id"],))}
 

@@ -66,7 +66,7 @@ def _answered(loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[T]", work
     with suppress(RuntimeError):
         try:
             told = work()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whoever waits has to hear of it, whatever it is
             loop.call_soon_threadsafe(_fail, answer, error)
         else:
             loop.call_soon_threadsafe(_tell, answer, told)

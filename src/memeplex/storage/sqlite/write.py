@@ -28,7 +28,8 @@ _INSERT = f"""insert into records ({FIELDS}, owner, audit, origin) values ({", "
  on conflict (owner, kind, key) do nothing"""
 _REVISION = "insert into revisions (record, revision, owner, origin, ended, body) values (?, ?, ?, ?, ?, ?)"
 _VECTOR = """insert into vectors (record, owner, embedder, changed, vector) values (?, ?, ?, ?, ?)
- on conflict (record) do update set embedder = excluded.embedder, changed = excluded.changed, vector = excluded.vector"""
+ on conflict (record) do update
+ set embedder = excluded.embedder, changed = excluded.changed, vector = excluded.vector"""
 
 
 def present(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, tuple[int, Record]]:

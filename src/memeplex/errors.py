@@ -7,6 +7,7 @@ MemeplexError                    what to tell the user, and what to do about it
 │   ├── ImportLineError          a line of an import is truncated, or no record
 │   ├── FeedbackScoreError       a score is no number, or out of range on no stated scale
 │   ├── PromptError              a prompt cannot be changed so
+│   ├── StateError               an agent cannot go from its state to that one, or not do that in it
 │   └── MissingExtraError        an optional dependency is not installed
 ├── ModelError                   the language model or its endpoint misbehaves          exit 3
 │   ├── ModelUnavailableError    unreachable, overloaded or rate-limited (worth another try)
@@ -54,6 +55,7 @@ __all__ = [
     "RefusalError",
     "RequestForbiddenError",
     "RunLockedError",
+    "StateError",
     "StorageError",
     "StoreVersionError",
     "StructuredOutputError",
@@ -141,6 +143,16 @@ class FeedbackScoreError(UserError):
 
 class PromptError(UserError):
     """A prompt cannot be changed so: what may not change would, or the new text cannot stand where it is to stand."""
+
+
+class StateError(UserError):
+    """An agent cannot go from its state to another, or cannot do something in it. ``possible`` are the next states."""
+
+    def __init__(self, message: str, *, state: str, possible: Sequence[str] = (), remedy: str = "") -> None:
+        told = f"possible from {state}: {', '.join(possible) or 'nothing'}"
+        super().__init__(message, remedy=remedy or told)
+        self.state = state
+        self.possible = tuple(possible)
 
 
 class ModelError(MemeplexError):

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -12,8 +13,14 @@ from memeplex.usage import Ledger, Purpose, Usage
 
 __all__ = [
     "Conversation",
+    "FeedbackMessage",
     "LedgerField",
+    "Message",
+    "MessageKind",
     "Outcome",
+    "SharedPrompt",
+    "SocialMessage",
+    "StandardMessage",
     "Task",
     "Turn",
     "TurnKind",
@@ -140,3 +147,69 @@ class Outcome(_Data):
     success: bool | None = None
     reward: float | None = None
     details: dict[str, Any] = Field(default_factory=dict)
+
+
+class MessageKind(StrEnum):
+    """What a message between agents is for."""
+
+    STANDARD = "standard"
+    FEEDBACK = "feedback"
+    SOCIAL = "social"
+
+
+class _Message(_Data):
+    """What all messages have. ``conversation`` is the id that links them; ``id`` makes the same message twice one."""
+
+    id: str = Field(default_factory=lambda: uuid4().hex, min_length=1, max_length=150)
+    sender: Text
+    recipient: Text
+    conversation: Annotated[Text, Field(min_length=1, max_length=150)]
+    created: datetime = Field(default_factory=utc_now)
+
+
+class StandardMessage(_Message):
+    """Something said to another agent. ``reply_to`` is the message that it answers; an answer asks for none."""
+
+    kind: Literal[MessageKind.STANDARD] = MessageKind.STANDARD
+    content: Annotated[Text, Field(min_length=1, max_length=2**20)]
+    reply_to: str = ""
+
+
+class FeedbackMessage(_Message):
+    """What the sender thinks of an answer that it got in the conversation.
+
+    ``score`` is as it was given, a number from 0 to 10 or a text with its scale, and checked by whoever gets it.
+    ``about`` is the number of the answer within the conversation, where that is known.
+    """
+
+    kind: Literal[MessageKind.FEEDBACK] = MessageKind.FEEDBACK
+    score: float | str
+    comment: Text = ""
+    about: int | None = None
+
+
+class SharedPrompt(_Data):
+    """A version of a prompt as another agent shows it: its editable texts by title, and how sure the owner is of it."""
+
+    owner: Text
+    name: Text
+    number: int = Field(ge=1)
+    texts: dict[str, Text]
+    confidence: float = Field(default=0.0, ge=0, le=10)
+
+
+class SocialMessage(_Message):
+    """A part of an exchange of prompts: untrusted, whoever sends it.
+
+    ``prompt`` is what is shown; ``score``, from 0 to 10, and ``content`` are what the sender thinks of the prompt that
+    it was shown before.
+    """
+
+    kind: Literal[MessageKind.SOCIAL] = MessageKind.SOCIAL
+    content: Annotated[Text, Field(max_length=2**20)] = ""
+    prompt: SharedPrompt | None = None
+    score: float | None = Field(default=None, ge=0, le=10)
+
+
+Message = Annotated[StandardMessage | FeedbackMessage | SocialMessage, Field(discriminator="kind")]
+"""A message of any kind, as it is kept and as it travels."""

@@ -15,12 +15,15 @@ from memeplex.usage import Ledger, Purpose, Usage
 
 __all__ = [
     "ContextCut",
+    "DayFinished",
+    "DayStarted",
     "EmbeddingFailed",
     "Event",
     "FeedbackReceived",
     "FilePassedOver",
     "MemoryConsolidated",
     "MemoryUpdated",
+    "MessageAnswered",
     "ModelCalled",
     "PromptRevised",
     "ReplyCut",
@@ -28,6 +31,7 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "Sink",
+    "StateChanged",
     "TemplateMade",
     "TextCut",
     "TurnFinished",
@@ -104,6 +108,47 @@ class FeedbackReceived(Event):
     conversation: str
     score: float
     placed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateChanged(Event):
+    """An agent has gone over to another state. ``cause`` is what it goes for, or what came of the state before."""
+
+    agent: str
+    state: str
+    before: str
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageAnswered(Event):
+    """What became of a standard message. ``status``: answered, or waiting, where the model gave no answer."""
+
+    agent: str
+    sender: str
+    conversation: str
+    status: str
+    text: str = ""
+    usage: Ledger = field(default_factory=Ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayStarted(Event):
+    """A team begins a day, or goes on with one that was broken off. ``number`` counts from 1, up to ``of`` for now."""
+
+    team: str
+    number: int
+    of: int
+    tasks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DayFinished(Event):
+    """A day and its night are over, and what came of them is kept."""
+
+    team: str
+    number: int
+    usage: Ledger = field(default_factory=Ledger)
 
 
 @dataclass(frozen=True, kw_only=True)

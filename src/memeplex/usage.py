@@ -12,6 +12,7 @@ class Purpose(StrEnum):
     """What a model call is for. Token tables are split by it."""
 
     ANSWER = "answer"
+    THOUGHT = "thought"
     SELECTION = "selection"
     VOTE = "vote"
     TEMPLATE = "template"

@@ -1,6 +1,7 @@
-"""An agent, and what it reads when it speaks."""
+"""An agent, what it reads when it speaks, and how it lives."""
 
 from memeplex.agents.agent import Agent, Layout
 from memeplex.agents.ask import Ask
+from memeplex.agents.lifecycle import State
 
-__all__ = ["Agent", "Ask", "Layout"]
+__all__ = ["Agent", "Ask", "Layout", "State"]

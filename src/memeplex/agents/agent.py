@@ -5,7 +5,7 @@ Source: Intrinsic Memory Agents, section 3.1: A_n = {R_n, M_n, LLM_n}; the model
 
 import copy
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from memeplex.messages import Conversation, Turn, TurnKind, is_name
 from memeplex.models import ChatMessage, Completion, Model, Settings, derive_seed
 from memeplex.models.structured import json_schema
 from memeplex.prompts import Prompt
+from memeplex.prompts.library import Prompts
 from memeplex.storage import MemoryVersion, Store
 from memeplex.telemetry import ContextCut, ReplyRetried, emit
 from memeplex.usage import Ledger, Purpose, Usage
@@ -117,14 +118,16 @@ class Agent:
         there. ``conversation`` is the transcript, which its memory may look back on when the task is over. ``spent``
         is told what each call has cost that its memory makes then.
         """
-        entered = copy.copy(self)
-        entered._prompts = prompts_of(self.name, team, store, conversation)
+        prompts = prompts_of(self.name, team, store, conversation)
         scope = replace(self._scope(record, versions, seed), run=run, team=team, members=dict(members or {}))
-        scope = replace(scope, store=store, conversation=conversation, spent=spent or scope.spent)
-        entered.memory = self.settings.open(replace(scope, prompts=entered._prompts))
-        entered._seed = seed
-        entered._members = (self.name, *scope.members)
-        entered._sizes = []
+        scope = replace(scope, store=store, conversation=conversation, spent=spent or scope.spent, prompts=prompts)
+        return self.with_memory(self.settings.open(scope), prompts=prompts, members=scope.members, seed=seed)
+
+    def with_memory(self, memory: Memory, *, prompts: Prompts, members: Collection[str] = (), seed: int = 0) -> "Agent":
+        """This agent with what it remembers, and with the prompts that it may use."""
+        entered = copy.copy(self)
+        entered.memory, entered._prompts, entered._seed = memory, prompts, seed
+        entered._members, entered._sizes = (self.name, *members), []
         return entered
 
     async def respond(self, conversation: Conversation, ask: Ask) -> Turn:

@@ -2,6 +2,7 @@
 
 from memeplex.learning.confidence import confidence
 from memeplex.learning.evidence import choose
+from memeplex.learning.peer import Peer
 from memeplex.learning.reflection import LEARNING, Learning, LearningSettings
 from memeplex.learning.trial import Judge, Score, Scorer, Situation
 from memeplex.memory.tiers.reflections import REFLECTION, Reflection, as_reflection, unused
@@ -12,6 +13,7 @@ __all__ = [
     "Judge",
     "Learning",
     "LearningSettings",
+    "Peer",
     "Reflection",
     "Score",
     "Scorer",

@@ -82,9 +82,9 @@ def as_feedback(record: Record) -> Feedback:
     return Feedback.model_validate(record.payload)
 
 
-def record_of(feedback: Feedback, *, owner: str) -> Record:
-    """The record of feedback that ``owner`` got. The same feedback twice is one record."""
-    body = feedback.model_dump_json()
+def record_of(feedback: Feedback, *, owner: str, source: str = "") -> Record:
+    """The record of feedback that ``owner`` got. The same feedback, or the same ``source``, twice is one record."""
+    body = source or feedback.model_dump_json()
     return Record(
         owner=owner,
         kind=FEEDBACK,

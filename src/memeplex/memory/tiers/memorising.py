@@ -169,7 +169,7 @@ class Memorising:
         given = await recalled(self._archive, self._owner, evidence.conversation)
         told = [
             self._scope.role,
-            *(prompt.text for prompt in (EXTRACTING, ON_MEMORIES, ON_FEEDBACK)),
+            *[(await self._scope.prompts(prompt)).text for prompt in (EXTRACTING, ON_MEMORIES, ON_FEEDBACK)],
             *(said.content for said in evidence.put_in),
             given.text if given else "",
         ]
@@ -237,6 +237,7 @@ class Memorising:
                 lines=lines,
                 feedback=newest(evidence.comments, 500) if number == len(read) else (),
                 social=evidence.social,
+                prompt=await self._scope.prompts(EXTRACTING),
             )
             completion = await costs.of(Purpose.EXTRACTION, call)
             found += completion.output.memories
@@ -263,6 +264,7 @@ class Memorising:
                 memories=newest(memories, 500),
                 categories=CATEGORIES,
                 social=evidence.social,
+                prompt=await self._scope.prompts(ON_MEMORIES),
             )
             completion = await costs.of(Purpose.REFLECTION, call)
             found += [(one, completion.model) for one in completion.output.reflections]
@@ -277,6 +279,7 @@ class Memorising:
                 lines=lines,
                 feedback=newest(evidence.comments, 500),
                 categories=CATEGORIES,
+                prompt=await self._scope.prompts(ON_FEEDBACK),
             )
             completion = await costs.of(Purpose.REFLECTION, call)
             found += [(one, completion.model) for one in completion.output.reflections]

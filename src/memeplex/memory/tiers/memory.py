@@ -147,8 +147,11 @@ class TiersMemory:
         sender: str,
         scale: tuple[float, float] | None = None,
         about: int | None = None,
+        source: str = "",
     ) -> str:
         """Keep feedback on a conversation; gives the record's id. Where the conversation is unknown, an event says so.
+
+        ``source`` is the id of the message that it came in, so that the same message twice is one record.
 
         Raises:
             FeedbackScoreError: the score is none from 0 to 10, and no scale is stated.
@@ -163,7 +166,7 @@ class TiersMemory:
         placed = (await self.open(conversation)).end > 0
         if not placed:
             del self.working[conversation]
-        record = feedback.record_of(given, owner=self.owner)
+        record = feedback.record_of(given, owner=self.owner, source=source)
         added = await self.archive.keep([record], actor=sender or self._scope.agent, cause="feedback")
         emit(
             FeedbackReceived(
@@ -192,14 +195,14 @@ class TiersMemory:
                 self.working.pop(talk.id, None)
         return count
 
-    async def memorise(self) -> Ledger:
-        """Make memories and reflections of all conversations in short-term memory; gives what it cost.
+    async def memorise(self, *, stop: Callable[[], bool] = lambda: False) -> Ledger:
+        """Make memories and reflections of all conversations in short-term memory, until ``stop()``; gives the cost.
 
         A conversation that the model fails on stays where it is, with its job, and is tried again later.
         """
         work = self._work()
         await work.enqueue()
-        return await work.drain(again=True)
+        return await work.drain(again=True, stop=stop)
 
     async def backlog(self) -> list[Job]:
         """What is left to do of what was asked for."""

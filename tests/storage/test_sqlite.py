@@ -6,8 +6,10 @@ import json
 import resource
 import sqlite3
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from support import turn
 
 from memeplex.errors import StorageError, StoreVersionError, UnknownNameError, UserError
 from memeplex.messages import Task
-from memeplex.storage import open_store
+from memeplex.storage import Provenance, Query, Record, Vectors, open_store, opened_store
 from memeplex.storage.shielded import shielded
 from memeplex.storage.sqlite import SQLiteStore, create
 
@@ -201,6 +203,37 @@ async def test_bodies_are_plain_json_that_other_tools_can_read(store: SQLiteStor
     await store.add_turn("r", turn(0, "A", "橋"))
     db = sqlite3.connect(path)
     assert json.loads(db.execute("select body from turns").fetchone()[0])["content"] == "橋"
+    db.close()
+
+
+async def test_an_insert_writes_few_pages(store: SQLiteStore, path: Path) -> None:
+    """Each page is written and flushed: an index more, or a table, is time that every insert takes."""
+    log, written = path.with_name("runs.db-wal"), list[int]()
+    for number in range(40):
+        vectors = Vectors(embedder="test", values=np.eye(1, 384, number, dtype=np.float32))
+        before = log.stat().st_size if log.exists() else 0
+        await store.records.add([Record(owner="a", kind="fact", text=f"fact {number}")], vectors, actor="test")
+        written.append((log.stat().st_size - before) // 4096)
+    assert median(written[10:]) <= 14
+
+
+async def test_a_store_with_the_former_indexes_is_brought_up_to_date(store: SQLiteStore, path: Path) -> None:
+    written = Provenance(author="Eve", run="r", turns=(4,))
+    record = Record(owner="a", kind="fact", text="the pier holds", provenance=written)
+    await store.records.add([record], actor="test")
+    await store.aclose()
+    db = sqlite3.connect(path)
+    db.executescript("""drop index records_by_author; drop index records_by_place; pragma user_version = 3;
+     create index audit_by_owner on audit (owner, id); create index records_by_author on records (owner, author);
+     create index records_by_place on records (owner, kind, source, position);""")
+    db.close()
+    async with opened_store(str(path)) as again:
+        found = await again.records.search(Query(owners=("a",), text="what did Eve say of the pier"))
+        assert [hit.record for hit in found.hits] == [record]
+        assert [row.action for row in await again.records.audit("a")] == ["add"]
+    partial = "select count(*) from sqlite_master where type = 'index' and sql like '%where%'"
+    db = sqlite3.connect(path)
+    assert db.execute(partial).fetchone()[0] == 2
     db.close()
 
 

@@ -19,7 +19,7 @@ async def test_what_is_asked_is_done_in_that_order_though_nobody_waits() -> None
     for task in waiting[:5]:
         task.cancel()
     going.set()
-    assert await asyncio.gather(*waiting[5:]) == [True] * 5
+    assert [await task for task in waiting[5:]] == [True] * 5
     assert done == list(range(9))
     assert all(task.cancelled() for task in waiting[:5])
     thread.close()

@@ -198,10 +198,10 @@ async def test_settings_go_before_the_models_own_temperature(server: Server) -> 
 
 async def test_extend_has_the_last_say(server: Server) -> None:
     def extend(body: dict[str, object], settings: Settings) -> dict[str, object]:
-        return {**body, "id_slot": list(Purpose).index(settings.purpose)}
+        return {**body, "temperature": None, "id_slot": {Purpose.VOTE: 2}.get(settings.purpose, 0)}
 
     await server.model(chat("x"), extend=extend).generate(PROMPT, settings=Settings(purpose=Purpose.VOTE))
-    assert server.bodies[0]["id_slot"] == 2
+    assert (server.bodies[0]["temperature"], server.bodies[0]["id_slot"]) == (None, 2)
 
 
 async def test_nul_and_lone_surrogates_are_cleaned_both_ways(server: Server) -> None:
